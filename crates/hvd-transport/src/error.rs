@@ -1,0 +1,49 @@
+//! What can go wrong between ranks. Every variant about a peer names its rank and host.
+
+use std::io;
+
+use hvd_types::Rank;
+
+use crate::Failure;
+
+/// This crate's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why bytes could not be moved.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Some rank of the job is gone, so nothing can be completed any more.
+    #[error(transparent)]
+    PeerLost(#[from] Failure),
+    /// A peer is connected but neither sent nor took a byte for too long.
+    #[error(
+        "rank {rank} on host `{host}` made no progress for {seconds} s; is it suspended, swapping \
+         or cut off? (the limit is HOROVOD_GLOO_TIMEOUT_SECONDS)"
+    )]
+    Stalled {
+        /// The peer that was waited for.
+        rank: Rank,
+        /// Its host.
+        host: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The ranks of the job could not be connected with each other.
+    #[error("cannot connect the ranks of the job: {0}")]
+    Bootstrap(String),
+    /// The operating system refused something.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps a system error with what was being done; for use with `map_err`.
+    pub fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}

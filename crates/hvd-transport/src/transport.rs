@@ -1,0 +1,149 @@
+//! The seam between algorithms and wires.
+//!
+//! A transport moves what it can without blocking ([`Transport::try_send`],
+//! [`Transport::try_recv`]) and knows how to sleep until more can be moved
+//! ([`Transport::wait`]). The blocking forms that collectives use are built on these three, once,
+//! here; a new kind of wire therefore only has to provide the primitives.
+//!
+//! Rules every kind keeps:
+//!
+//! - `WIRE-1` bytes between a pair of ranks on one lane arrive once, whole and in order; the lanes
+//!   do not hold each other up.
+//! - `WIRE-2` `try_send` and `try_recv` never block; 0 means "not now".
+//! - `WIRE-3` `wait` returns when something of its interest may move, the waker fired, or the
+//!   deadline passed; it may also return for no reason. It never misses an event that came
+//!   between the last `try_` call and itself.
+//! - `WIRE-4` once the job's [`Abort`](crate::Abort) is raised, `wait` and every later `try_` call
+//!   that would return 0 fail with its cause.
+
+use std::time::{Duration, Instant};
+
+use hvd_types::Rank;
+
+use crate::{Error, Result, Waker};
+
+/// Two independent streams between each pair of ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Small messages of the negotiation.
+    Control,
+    /// Contents of tensors.
+    Data,
+}
+
+impl Lane {
+    /// Both lanes.
+    pub const ALL: [Self; 2] = [Self::Control, Self::Data];
+}
+
+/// What a wait is for.
+#[derive(Debug, Clone, Copy)]
+pub enum Interest<'a> {
+    /// Data may be sent to one peer or has arrived from another.
+    Data {
+        /// The peer to send to, if any.
+        send: Option<Rank>,
+        /// The peer to receive from, if any.
+        recv: Option<Rank>,
+    },
+    /// A control message has arrived from anyone, or one of these peers can take more.
+    Control {
+        /// Peers for which control bytes are still held back.
+        unsent: &'a [Rank],
+    },
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Something may have moved, or the waker fired.
+    Event,
+    /// The deadline passed first.
+    TimedOut,
+}
+
+/// One rank's end of the wires to all other ranks.
+pub trait Transport: Send {
+    /// This end's rank.
+    fn rank(&self) -> Rank;
+
+    /// Number of ranks in the job.
+    fn size(&self) -> usize;
+
+    /// What moves the bytes, for logs: `memory`, `shared memory`, `tcp`.
+    fn kind(&self) -> &'static str;
+
+    /// The host on which a rank runs, for error messages.
+    fn host_of(&self, rank: Rank) -> &str;
+
+    /// How long a peer may make no progress at all in the middle of an operation.
+    fn patience(&self) -> Duration;
+
+    /// Sends a beginning of `bytes` and returns its length; 0 if the peer can take nothing now.
+    fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize>;
+
+    /// Receives into a beginning of `buffer` and returns its length; 0 if nothing is there.
+    fn try_recv(&mut self, peer: Rank, lane: Lane, buffer: &mut [u8]) -> Result<usize>;
+
+    /// Sleeps until something of `interest` may move, the waker fires or the deadline passes.
+    fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake>;
+
+    /// A handle with which any thread ends this transport's wait.
+    fn waker(&self) -> Waker;
+
+    /// Sends all of `bytes` on the data lane.
+    fn send(&mut self, peer: Rank, bytes: &[u8]) -> Result<()> {
+        self.exchange(Some((peer, bytes)), None)
+    }
+
+    /// Fills `buffer` from the data lane.
+    fn recv(&mut self, peer: Rank, buffer: &mut [u8]) -> Result<()> {
+        self.exchange(None, Some((peer, buffer)))
+    }
+
+    /// Sends to one peer while receiving from another (or the same), so that a ring of ranks
+    /// that all send first cannot lock up.
+    fn exchange(
+        &mut self,
+        send: Option<(Rank, &[u8])>,
+        recv: Option<(Rank, &mut [u8])>,
+    ) -> Result<()> {
+        let (to, mut unsent) = send.map_or((None, &[][..]), |(peer, bytes)| (Some(peer), bytes));
+        let (from, mut unfilled) =
+            recv.map_or((None, &mut [][..]), |(peer, buffer)| (Some(peer), buffer));
+        let mut give_up = None;
+        loop {
+            let mut moved = 0;
+            if let (Some(peer), false) = (to, unsent.is_empty()) {
+                let sent = self.try_send(peer, Lane::Data, unsent)?;
+                unsent = &unsent[sent..];
+                moved += sent;
+            }
+            if let (Some(peer), false) = (from, unfilled.is_empty()) {
+                let received = self.try_recv(peer, Lane::Data, unfilled)?;
+                unfilled = &mut unfilled[received..];
+                moved += received;
+            }
+            if unsent.is_empty() && unfilled.is_empty() {
+                return Ok(());
+            }
+            if moved > 0 {
+                give_up = None;
+                continue;
+            }
+            let send = to.filter(|_| !unsent.is_empty());
+            let recv = from.filter(|_| !unfilled.is_empty());
+            let end = *give_up.get_or_insert_with(|| Instant::now() + self.patience());
+            if self.wait(Interest::Data { send, recv }, Some(end))? == Wake::TimedOut {
+                let peer = recv.or(send).unwrap_or(self.rank());
+                return Err(self.stalled(peer));
+            }
+        }
+    }
+
+    /// The error for a peer that outlasted this transport's patience.
+    fn stalled(&self, peer: Rank) -> Error {
+        let seconds = self.patience().as_secs();
+        Error::Stalled { rank: peer, host: self.host_of(peer).to_owned(), seconds }
+    }
+}

@@ -1,0 +1,110 @@
+"""The extension module: engine, launcher and their errors, as seen from Python.
+
+Tensors cross this border as addresses. The caller keeps the memory alive and untouched until
+`wait` on the returned handle has returned or raised; the engine never looks at it afterwards.
+Names are final here: the framework layer adds prefixes. `name=None` asks for the automatic name
+`<operation>.noname.<handle>`.
+"""
+
+from collections.abc import Sequence
+
+__version__: str
+
+DTYPES: dict[str, int]
+"""Code of each element type, by its name: `float32`, `bfloat16`, ..."""
+
+class Output:
+    """A result that the engine allocated. The memory lives as long as this object."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def received_splits(self) -> list[int]:
+        """Rows received from each rank; empty except after an alltoall."""
+
+def init() -> None:
+    """Joins the job described by the environment; does nothing if already joined.
+
+    Raises ValueError for a bad setting and HorovodInternalError if the ranks cannot be connected.
+    """
+
+def shutdown() -> None: ...
+def is_initialized() -> bool: ...
+def after_fork_in_child() -> None:
+    """Forgets the parent's engine, whose thread does not exist in the child."""
+
+def rank() -> int: ...
+def local_rank() -> int: ...
+def cross_rank() -> int: ...
+def size() -> int: ...
+def local_size() -> int: ...
+def cross_size() -> int: ...
+def is_homogeneous() -> bool: ...
+def transport() -> str:
+    """What moves the bytes of this job: `memory`, `shared memory` or `tcp`."""
+
+def allreduce(
+    name: str | None,
+    input: int,
+    output: int,
+    dtype: int,
+    shape: Sequence[int],
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: int,
+) -> int: ...
+def allgather(
+    name: str | None, input: int, dtype: int, shape: Sequence[int], process_set: int
+) -> int: ...
+def broadcast(
+    name: str | None,
+    input: int,
+    output: int,
+    dtype: int,
+    shape: Sequence[int],
+    root: int,
+    process_set: int,
+) -> int: ...
+def alltoall(
+    name: str | None,
+    input: int,
+    dtype: int,
+    shape: Sequence[int],
+    splits: Sequence[int],
+    process_set: int,
+) -> int:
+    """`splits` may be empty for equal parts."""
+
+def reducescatter(
+    name: str | None,
+    input: int,
+    dtype: int,
+    shape: Sequence[int],
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: int,
+) -> int: ...
+def barrier(process_set: int) -> int: ...
+def poll(handle: int) -> bool:
+    """Whether the operation has ended; ValueError for an unknown handle."""
+
+def wait(handle: int) -> Output | None:
+    """Waits without the GIL, forgets the handle, and returns what the engine allocated.
+
+    Raises HorovodInternalError if the operation failed and ValueError for an unknown handle.
+    """
+
+def run_commandline(arguments: Sequence[str]) -> int:
+    """Does what `horovodrun` does and returns its exit code. `arguments` excludes the program."""
+
+def store_put(key: str, value: bytes) -> None:
+    """Stores a value in the job's key-value store, which the launcher runs."""
+
+def store_get(key: str, timeout_seconds: float) -> bytes:
+    """Waits for a value of the job's key-value store."""

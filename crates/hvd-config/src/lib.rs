@@ -1,1 +1,18 @@
-//! Placeholder until its first slice lands.
+//! Every `HOROVOD_*` setting, declared once in [`SETTINGS`] and read once into a value that is
+//! passed on from then on. This is the only crate that reads the environment.
+//!
+//! A variable that is set but makes no sense is an error that names it; it is never silently zero.
+//!
+//! Must not know: what a setting is used for.
+
+#![forbid(unsafe_code)]
+
+mod environment;
+mod error;
+mod setting;
+mod worker;
+
+pub use environment::Environment;
+pub use error::{Error, Result};
+pub use setting::{SETTINGS, Setting, find, name};
+pub use worker::{LogLevel, Rendezvous, TransportChoice, WorkerConfig};

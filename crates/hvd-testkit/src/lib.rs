@@ -41,11 +41,13 @@ where
     let (sender, receiver) = mpsc::channel();
     for (index, state) in states.into_iter().enumerate() {
         let (body, sender) = (Arc::clone(&body), sender.clone());
-        let spawned = thread::Builder::new().name(format!("hvd-test-rank-{index}")).spawn(move || {
-            let value = body(Rank::from_index(index), state);
-            // The test may have given up already; then nobody listens.
-            let _ = sender.send((index, value));
-        });
+        let spawned = thread::Builder::new()
+            .name(format!("hvd-test-rank-{index}"))
+            .spawn(move || {
+                let value = body(Rank::from_index(index), state);
+                // The test may have given up already; then nobody listens.
+                let _ = sender.send((index, value));
+            });
         if let Err(error) = spawned {
             panic!("cannot start the thread of rank {index}: {error}");
         }
@@ -62,8 +64,9 @@ fn collect<T>(size: usize, receiver: &mpsc::Receiver<(usize, T)>) -> Vec<T> {
         match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok((index, value)) => results[index] = Some(value),
             Err(error) => {
-                let missing: Vec<usize> =
-                    (0..size).filter(|&index| results[index].is_none()).collect();
+                let missing: Vec<usize> = (0..size)
+                    .filter(|&index| results[index].is_none())
+                    .collect();
                 panic!("ranks {missing:?} of {size} gave no result: {error}");
             }
         }

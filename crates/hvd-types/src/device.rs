@@ -23,7 +23,11 @@ impl Device {
 
     /// The device a number stands for; negative numbers other than -1 and huge ones are `None`.
     pub fn from_code(code: i32) -> Option<Self> {
-        if code == -1 { Some(Self::Cpu) } else { u16::try_from(code).ok().map(Self::Gpu) }
+        if code == -1 {
+            Some(Self::Cpu)
+        } else {
+            u16::try_from(code).ok().map(Self::Gpu)
+        }
     }
 
     /// Whether the memory is the CPU's.

@@ -71,7 +71,10 @@ impl TryFrom<u8> for DType {
     type Error = UnknownCode;
 
     fn try_from(value: u8) -> Result<Self, UnknownCode> {
-        let unknown = UnknownCode { what: "data type", value: i64::from(value) };
+        let unknown = UnknownCode {
+            what: "data type",
+            value: i64::from(value),
+        };
         Self::ALL.get(usize::from(value)).copied().ok_or(unknown)
     }
 }
@@ -91,6 +94,9 @@ mod tests {
         for dtype in DType::ALL {
             assert_eq!(DType::try_from(dtype as u8), Ok(dtype));
         }
-        assert_eq!(DType::try_from(11).unwrap_err().to_string(), "11 is not a known data type");
+        assert_eq!(
+            DType::try_from(11).unwrap_err().to_string(),
+            "11 is not a known data type"
+        );
     }
 }

@@ -52,7 +52,10 @@ impl TryFrom<u8> for OpKind {
     type Error = UnknownCode;
 
     fn try_from(value: u8) -> Result<Self, UnknownCode> {
-        let unknown = UnknownCode { what: "operation", value: i64::from(value) };
+        let unknown = UnknownCode {
+            what: "operation",
+            value: i64::from(value),
+        };
         Self::ALL.get(usize::from(value)).copied().ok_or(unknown)
     }
 }
@@ -79,8 +82,14 @@ pub enum ReduceOp {
 
 impl ReduceOp {
     /// Every reduction, in the order of its number.
-    pub const ALL: [Self; 6] =
-        [Self::Average, Self::Sum, Self::Adasum, Self::Min, Self::Max, Self::Product];
+    pub const ALL: [Self; 6] = [
+        Self::Average,
+        Self::Sum,
+        Self::Adasum,
+        Self::Min,
+        Self::Max,
+        Self::Product,
+    ];
 
     /// The name under which Python exports it.
     pub const fn name(self) -> &'static str {
@@ -99,7 +108,10 @@ impl TryFrom<u8> for ReduceOp {
     type Error = UnknownCode;
 
     fn try_from(value: u8) -> Result<Self, UnknownCode> {
-        let unknown = UnknownCode { what: "reduce operation", value: i64::from(value) };
+        let unknown = UnknownCode {
+            what: "reduce operation",
+            value: i64::from(value),
+        };
         Self::ALL.get(usize::from(value)).copied().ok_or(unknown)
     }
 }

@@ -21,7 +21,10 @@ impl Rank {
     /// # Panics
     /// If the list has more than `u32::MAX` members, which no job has.
     pub fn from_index(index: usize) -> Self {
-        #[expect(clippy::expect_used, reason = "a job of four thousand million ranks is a bug")]
+        #[expect(
+            clippy::expect_used,
+            reason = "a job of four thousand million ranks is a bug"
+        )]
         Self(u32::try_from(index).expect("rank fits 32 bits"))
     }
 

@@ -29,12 +29,17 @@ impl Shape {
 
     /// The number of elements, or `None` if it does not fit 64 bits.
     pub fn elements(&self) -> Option<u64> {
-        self.0.iter().try_fold(1_u64, |product, &dimension| product.checked_mul(dimension))
+        self.0
+            .iter()
+            .try_fold(1_u64, |product, &dimension| product.checked_mul(dimension))
     }
 
     /// The number of elements in one row, that is without the outermost dimension.
     pub fn row_elements(&self) -> Option<u64> {
-        self.0.iter().skip(1).try_fold(1_u64, |product, &dimension| product.checked_mul(dimension))
+        self.0
+            .iter()
+            .skip(1)
+            .try_fold(1_u64, |product, &dimension| product.checked_mul(dimension))
     }
 
     /// The same shape with another outermost dimension.

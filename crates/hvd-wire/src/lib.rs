@@ -1,1 +1,19 @@
-//! Placeholder until its first slice lands.
+//! The negotiation's messages as bytes: [`Ready`] from a rank to the coordinator, [`Verdict`]
+//! from the coordinator to every rank, and the [`frame`]s that carry them.
+//!
+//! Numbers are little-endian; texts and lists are preceded by a 32-bit count, checked against the
+//! bytes that are really there before anything is allocated. Both ends run the same version of
+//! this crate (the launcher checks that), so there is no versioning inside a message.
+//!
+//! Must not know: sockets, or who sends what when.
+
+#![forbid(unsafe_code)]
+
+mod decode;
+mod encode;
+mod error;
+pub mod frame;
+mod message;
+
+pub use error::{Error, Result};
+pub use message::{CacheId, Member, Operation, Ready, Request, Response, TensorPlan, Verdict};

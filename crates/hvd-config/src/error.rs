@@ -1,0 +1,42 @@
+//! What can be wrong with the settings.
+
+/// This crate's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A setting that cannot be used. Every variant names the variable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text does not have the form the setting asks for.
+    #[error("{variable}=`{value}` is not {expected}; correct it or unset it")]
+    Malformed {
+        /// The environment variable.
+        variable: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// Some of the variables that belong together are there, this one is not.
+    #[error(
+        "{variable} is not set although {present} is; start the program with `horovodrun`, or set \
+         all of HOROVOD_RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, CROSS_RANK and CROSS_SIZE"
+    )]
+    Missing {
+        /// The variable that is not there.
+        variable: &'static str,
+        /// One that is.
+        present: &'static str,
+    },
+    /// A rank outside its group.
+    #[error("{variable}={value} is not below {limit_variable}={limit}")]
+    OutOfRange {
+        /// The variable that is too large.
+        variable: &'static str,
+        /// Its value.
+        value: u32,
+        /// The variable that gives the limit.
+        limit_variable: &'static str,
+        /// The limit.
+        limit: u32,
+    },
+}

@@ -1,0 +1,206 @@
+//! Bytes to messages. Nothing is believed: every count is compared with the bytes that are left
+//! before a list is made, every code is looked up, and a message must end where its bytes end.
+
+use std::sync::Arc;
+
+use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape, UnknownCode};
+
+use crate::message::{CacheId, Member, Operation, Ready, Request, Response, TensorPlan, Verdict};
+use crate::{Error, Result};
+
+impl Ready {
+    /// Reads a message that fills `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        let ready = Self {
+            seen: reader.number()?,
+            cached: reader.cache_ids()?,
+            requests: reader.list(Reader::request)?,
+            shutdown: reader.flag()?,
+        };
+        reader.finish(ready)
+    }
+}
+
+impl Verdict {
+    /// Reads a message that fills `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        let verdict = Self {
+            sequence: reader.number()?,
+            evicted: reader.cache_ids()?,
+            responses: reader.list(Reader::response)?,
+            shutdown: reader.flag()?,
+        };
+        reader.finish(verdict)
+    }
+}
+
+/// The bytes of a message that have not been read yet.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn finish<T>(self, message: T) -> Result<T> {
+        if self.0.is_empty() {
+            Ok(message)
+        } else {
+            Err(Error::Trailing { left: self.0.len() })
+        }
+    }
+
+    fn request(&mut self) -> Result<Request> {
+        Ok(Request {
+            name: self.text()?.into(),
+            kind: self.kind()?,
+            dtype: self.dtype()?,
+            shape: self.shape()?,
+            root: self.rank()?,
+            device: self.device()?,
+            reduce_op: self.reduce_op()?,
+            prescale: self.factor()?,
+            postscale: self.factor()?,
+        })
+    }
+
+    fn response(&mut self) -> Result<Response> {
+        match self.byte()? {
+            0 => Ok(Response::Execute(self.operation()?)),
+            1 => Ok(Response::Refuse {
+                name: self.text()?.into(),
+                reason: self.text()?.to_owned(),
+            }),
+            other => Err(unknown("response", other)),
+        }
+    }
+
+    fn operation(&mut self) -> Result<Operation> {
+        Ok(Operation {
+            kind: self.kind()?,
+            dtype: self.dtype()?,
+            reduce_op: self.reduce_op()?,
+            prescale: self.factor()?,
+            postscale: self.factor()?,
+            root: self.rank()?,
+            members: self.list(Self::member)?,
+        })
+    }
+
+    fn member(&mut self) -> Result<Member> {
+        match self.byte()? {
+            0 => Ok(Member::Known(CacheId(self.number()?))),
+            1 => Ok(Member::New(self.tensor_plan()?)),
+            other => Err(unknown("member", other)),
+        }
+    }
+
+    fn tensor_plan(&mut self) -> Result<TensorPlan> {
+        Ok(TensorPlan {
+            name: Arc::from(self.text()?),
+            cache: Some(self.number()?).filter(|&id| id != 0).map(CacheId),
+            shape: self.shape()?,
+            first_dimensions: self.list(Self::number)?,
+        })
+    }
+
+    fn cache_ids(&mut self) -> Result<Vec<CacheId>> {
+        self.list(|reader| reader.number().map(CacheId))
+    }
+
+    fn kind(&mut self) -> Result<OpKind> {
+        Ok(OpKind::try_from(self.byte()?)?)
+    }
+
+    fn dtype(&mut self) -> Result<DType> {
+        Ok(DType::try_from(self.byte()?)?)
+    }
+
+    fn reduce_op(&mut self) -> Result<ReduceOp> {
+        Ok(ReduceOp::try_from(self.byte()?)?)
+    }
+
+    fn rank(&mut self) -> Result<Rank> {
+        Ok(Rank::new(u32::from_le_bytes(self.array()?)))
+    }
+
+    fn device(&mut self) -> Result<Device> {
+        let code = i32::from_le_bytes(self.array()?);
+        let unknown = UnknownCode {
+            what: "device",
+            value: i64::from(code),
+        };
+        Ok(Device::from_code(code).ok_or(unknown)?)
+    }
+
+    fn shape(&mut self) -> Result<Shape> {
+        Ok(Shape::new(self.list(Self::number)?))
+    }
+
+    fn factor(&mut self) -> Result<f64> {
+        Ok(f64::from_le_bytes(self.array()?))
+    }
+
+    fn number(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn flag(&mut self) -> Result<bool> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(unknown("flag", other)),
+        }
+    }
+
+    fn text(&mut self) -> Result<&'a str> {
+        let length = self.count()?;
+        std::str::from_utf8(self.take(length)?).map_err(|_| Error::NotUtf8)
+    }
+
+    /// A list. Its claimed length only reserves memory for as many items as there are bytes left,
+    /// since every item takes at least one.
+    fn list<T>(&mut self, each: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let count = self.count()?;
+        if count > self.0.len() {
+            return Err(Error::Truncated {
+                needed: count,
+                left: self.0.len(),
+            });
+        }
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(each(self)?);
+        }
+        Ok(items)
+    }
+
+    fn count(&mut self) -> Result<usize> {
+        Ok(u32::from_le_bytes(self.array()?) as usize)
+    }
+
+    fn byte(&mut self) -> Result<u8> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+        let truncated = Error::Truncated {
+            needed: length,
+            left: self.0.len(),
+        };
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(truncated)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+}
+
+fn unknown(what: &'static str, value: u8) -> Error {
+    Error::UnknownCode(UnknownCode {
+        what,
+        value: i64::from(value),
+    })
+}

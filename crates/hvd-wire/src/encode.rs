@@ -1,0 +1,118 @@
+//! Messages to bytes. Field by field in the order of the types' definitions; the reverse is
+//! `decode.rs`, and a property test keeps the two in step.
+
+use hvd_types::{OpKind, Shape};
+
+use crate::message::{CacheId, Member, Operation, Ready, Request, Response, TensorPlan, Verdict};
+
+impl Ready {
+    /// Appends this message to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        number(out, self.seen);
+        cache_ids(out, &self.cached);
+        list(out, &self.requests, request);
+        out.push(u8::from(self.shutdown));
+    }
+}
+
+impl Verdict {
+    /// Appends this message to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        number(out, self.sequence);
+        cache_ids(out, &self.evicted);
+        list(out, &self.responses, response);
+        out.push(u8::from(self.shutdown));
+    }
+}
+
+fn request(out: &mut Vec<u8>, request: &Request) {
+    text(out, &request.name);
+    out.extend([request.kind as u8, request.dtype as u8]);
+    shape(out, &request.shape);
+    out.extend(request.root.number().to_le_bytes());
+    out.extend(request.device.code().to_le_bytes());
+    out.push(request.reduce_op as u8);
+    factors(out, request.prescale, request.postscale);
+}
+
+fn response(out: &mut Vec<u8>, response: &Response) {
+    match response {
+        Response::Execute(operation) => {
+            out.push(0);
+            self::operation(out, operation);
+        }
+        Response::Refuse { name, reason } => {
+            out.push(1);
+            text(out, name);
+            text(out, reason);
+        }
+    }
+}
+
+fn operation(out: &mut Vec<u8>, operation: &Operation) {
+    let kind: OpKind = operation.kind;
+    out.extend([kind as u8, operation.dtype as u8, operation.reduce_op as u8]);
+    factors(out, operation.prescale, operation.postscale);
+    out.extend(operation.root.number().to_le_bytes());
+    list(out, &operation.members, member);
+}
+
+fn member(out: &mut Vec<u8>, member: &Member) {
+    match member {
+        Member::Known(id) => {
+            out.push(0);
+            number(out, id.0);
+        }
+        Member::New(plan) => {
+            out.push(1);
+            tensor_plan(out, plan);
+        }
+    }
+}
+
+fn tensor_plan(out: &mut Vec<u8>, plan: &TensorPlan) {
+    text(out, &plan.name);
+    // Numbers start at 1, so 0 is free to mean "not remembered".
+    number(out, plan.cache.map_or(0, |id| id.0));
+    shape(out, &plan.shape);
+    list(out, &plan.first_dimensions, |out, &dimension| {
+        number(out, dimension);
+    });
+}
+
+fn cache_ids(out: &mut Vec<u8>, ids: &[CacheId]) {
+    list(out, ids, |out, id| number(out, id.0));
+}
+
+fn shape(out: &mut Vec<u8>, shape: &Shape) {
+    list(out, shape.dimensions(), |out, &dimension| {
+        number(out, dimension);
+    });
+}
+
+fn factors(out: &mut Vec<u8>, prescale: f64, postscale: f64) {
+    out.extend(prescale.to_le_bytes());
+    out.extend(postscale.to_le_bytes());
+}
+
+fn number(out: &mut Vec<u8>, value: u64) {
+    out.extend(value.to_le_bytes());
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    count(out, text.len());
+    out.extend(text.as_bytes());
+}
+
+fn list<T>(out: &mut Vec<u8>, items: &[T], each: impl Fn(&mut Vec<u8>, &T)) {
+    count(out, items.len());
+    for item in items {
+        each(out, item);
+    }
+}
+
+/// A count; one that does not fit 32 bits could not be sent anyway (a frame is far smaller), and
+/// the receiver refuses the message.
+fn count(out: &mut Vec<u8>, count: usize) {
+    out.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+}

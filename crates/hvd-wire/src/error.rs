@@ -1,0 +1,39 @@
+//! What can be wrong with bytes.
+
+use hvd_types::UnknownCode;
+
+/// This crate's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why bytes are not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The message ends in the middle of a field.
+    #[error("message ends early: {needed} more bytes needed, {left} left")]
+    Truncated {
+        /// Bytes the field needs.
+        needed: usize,
+        /// Bytes that are left.
+        left: usize,
+    },
+    /// Bytes are left over after the last field.
+    #[error("{left} bytes left over at the end of a message")]
+    Trailing {
+        /// Their number.
+        left: usize,
+    },
+    /// A number that stands for nothing.
+    #[error(transparent)]
+    UnknownCode(#[from] UnknownCode),
+    /// A text that is not UTF-8.
+    #[error("a name or text in a message is not UTF-8")]
+    NotUtf8,
+    /// A frame longer than any message.
+    #[error("frame of {length} bytes, more than the limit of {limit}")]
+    TooLong {
+        /// Claimed length.
+        length: usize,
+        /// Largest length that is accepted.
+        limit: usize,
+    },
+}

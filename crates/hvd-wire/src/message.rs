@@ -1,0 +1,118 @@
+//! What ranks tell each other.
+//!
+//! A tensor is described in full once ([`Request`]). If the ranks agree and it may come again, the
+//! coordinator gives it a [`CacheId`], and from then on the number stands for the description. A
+//! number is never given twice in a job, so a message that crosses an eviction on its way still
+//! means what its sender meant.
+
+use std::sync::Arc;
+
+use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
+
+/// The number of an agreed description, given by the coordinator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CacheId(pub u64);
+
+/// "This tensor is ready here": one rank's full description of an operation it asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The tensor's name, by which ranks are matched.
+    pub name: Arc<str>,
+    /// The operation.
+    pub kind: OpKind,
+    /// Type of the elements.
+    pub dtype: DType,
+    /// This rank's shape.
+    pub shape: Shape,
+    /// The rank whose data a broadcast spreads; 0 for other operations.
+    pub root: Rank,
+    /// Where the memory is.
+    pub device: Device,
+    /// How elements are reduced.
+    pub reduce_op: ReduceOp,
+    /// Factor before the reduction.
+    pub prescale: f64,
+    /// Factor after the reduction.
+    pub postscale: f64,
+}
+
+/// What a rank tells the coordinator: what became ready since the last message.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ready {
+    /// Sequence number of the last verdict this rank has read.
+    pub seen: u64,
+    /// Tensors that were agreed before and have not changed.
+    pub cached: Vec<CacheId>,
+    /// Tensors that are new or have changed.
+    pub requests: Vec<Request>,
+    /// Whether this rank wants the job's engine to shut down.
+    pub shutdown: bool,
+}
+
+/// What the coordinator tells every rank. Verdicts are numbered from 1 and carried out in order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Verdict {
+    /// Number of this verdict.
+    pub sequence: u64,
+    /// Descriptions to forget, before anything else is done.
+    pub evicted: Vec<CacheId>,
+    /// What to do, in order.
+    pub responses: Vec<Response>,
+    /// Whether the engine ends after this.
+    pub shutdown: bool,
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Response {
+    /// Execute an operation, possibly on several tensors at once.
+    Execute(Operation),
+    /// The ranks do not agree about a tensor; whoever waits for it is told why.
+    Refuse {
+        /// The tensor.
+        name: Arc<str>,
+        /// What does not agree, naming both sides.
+        reason: String,
+    },
+}
+
+/// An operation that every rank executes at the same point of the order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operation {
+    /// What to do.
+    pub kind: OpKind,
+    /// Type of the elements of every member.
+    pub dtype: DType,
+    /// How elements are reduced.
+    pub reduce_op: ReduceOp,
+    /// Factor before the reduction.
+    pub prescale: f64,
+    /// Factor after the reduction.
+    pub postscale: f64,
+    /// The rank whose data a broadcast spreads.
+    pub root: Rank,
+    /// The tensors; more than one if they were fused.
+    pub members: Vec<Member>,
+}
+
+/// One tensor of an operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Member {
+    /// Described by an earlier verdict.
+    Known(CacheId),
+    /// Described here.
+    New(TensorPlan),
+}
+
+/// The agreed description of one tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorPlan {
+    /// The tensor's name.
+    pub name: Arc<str>,
+    /// The number that stands for it from now on, if it is to be remembered.
+    pub cache: Option<CacheId>,
+    /// The shape; its first dimension is rank 0's where ranks may differ.
+    pub shape: Shape,
+    /// First dimension on every rank, where ranks may differ; else empty.
+    pub first_dimensions: Vec<u64>,
+}

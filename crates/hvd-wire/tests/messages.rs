@@ -1,0 +1,185 @@
+//! Messages survive the wire; anything else is refused without harm.
+
+use std::sync::Arc;
+
+use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
+use hvd_wire::{CacheId, Member, Operation, Ready, Request, Response, TensorPlan, Verdict};
+use proptest::prelude::*;
+
+fn name() -> impl Strategy<Value = Arc<str>> {
+    ".{0,20}".prop_map(Arc::from)
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    prop::collection::vec(any::<u64>(), 0..5).prop_map(Shape::new)
+}
+
+fn kind() -> impl Strategy<Value = OpKind> {
+    prop::sample::select(OpKind::ALL.to_vec())
+}
+
+fn dtype() -> impl Strategy<Value = DType> {
+    prop::sample::select(DType::ALL.to_vec())
+}
+
+fn reduce_op() -> impl Strategy<Value = ReduceOp> {
+    prop::sample::select(ReduceOp::ALL.to_vec())
+}
+
+fn device() -> impl Strategy<Value = Device> {
+    prop_oneof![Just(Device::Cpu), any::<u16>().prop_map(Device::Gpu)]
+}
+
+fn cache_ids() -> impl Strategy<Value = Vec<CacheId>> {
+    prop::collection::vec(any::<u64>().prop_map(CacheId), 0..8)
+}
+
+/// Factors without NaN, which is not equal to itself.
+fn factor() -> impl Strategy<Value = f64> {
+    prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::INFINITE
+}
+
+prop_compose! {
+    fn request()(
+        name in name(), kind in kind(), dtype in dtype(), shape in shape(), root in any::<u32>(),
+        device in device(), reduce_op in reduce_op(), prescale in factor(), postscale in factor(),
+    ) -> Request {
+        let root = Rank::new(root);
+        Request { name, kind, dtype, shape, root, device, reduce_op, prescale, postscale }
+    }
+}
+
+prop_compose! {
+    fn tensor_plan()(
+        name in name(), cache in prop::option::of(1..u64::MAX), shape in shape(),
+        first_dimensions in prop::collection::vec(any::<u64>(), 0..5),
+    ) -> TensorPlan {
+        TensorPlan { name, cache: cache.map(CacheId), shape, first_dimensions }
+    }
+}
+
+fn member() -> impl Strategy<Value = Member> {
+    prop_oneof![
+        any::<u64>().prop_map(|id| Member::Known(CacheId(id))),
+        tensor_plan().prop_map(Member::New),
+    ]
+}
+
+prop_compose! {
+    fn operation()(
+        kind in kind(), dtype in dtype(), reduce_op in reduce_op(), prescale in factor(),
+        postscale in factor(), root in any::<u32>(),
+        members in prop::collection::vec(member(), 0..5),
+    ) -> Operation {
+        let root = Rank::new(root);
+        Operation { kind, dtype, reduce_op, prescale, postscale, root, members }
+    }
+}
+
+fn response() -> impl Strategy<Value = Response> {
+    prop_oneof![
+        operation().prop_map(Response::Execute),
+        (name(), ".{0,40}").prop_map(|(name, reason)| Response::Refuse { name, reason }),
+    ]
+}
+
+prop_compose! {
+    fn ready()(
+        seen in any::<u64>(), cached in cache_ids(),
+        requests in prop::collection::vec(request(), 0..6), shutdown in any::<bool>(),
+    ) -> Ready {
+        Ready { seen, cached, requests, shutdown }
+    }
+}
+
+prop_compose! {
+    fn verdict()(
+        sequence in any::<u64>(), evicted in cache_ids(),
+        responses in prop::collection::vec(response(), 0..6), shutdown in any::<bool>(),
+    ) -> Verdict {
+        Verdict { sequence, evicted, responses, shutdown }
+    }
+}
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn ready_round_trips(message in ready()) {
+        let bytes = encoded(|out| message.encode(out));
+        prop_assert_eq!(Ready::decode(&bytes).unwrap(), message);
+    }
+
+    #[test]
+    fn verdict_round_trips(message in verdict()) {
+        let bytes = encoded(|out| message.encode(out));
+        prop_assert_eq!(Verdict::decode(&bytes).unwrap(), message);
+    }
+
+    #[test]
+    fn no_shorter_or_longer_message_is_accepted(message in verdict(), extra in any::<u8>()) {
+        let mut bytes = encoded(|out| message.encode(out));
+        for end in 0..bytes.len() {
+            prop_assert!(Verdict::decode(&bytes[..end]).is_err());
+        }
+        bytes.push(extra);
+        prop_assert!(Verdict::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Ready::decode(&bytes);
+        let _ = Verdict::decode(&bytes);
+    }
+}
+
+#[test]
+fn golden_bytes_of_a_ready_message() {
+    let request = Request {
+        name: "w".into(),
+        kind: OpKind::Allreduce,
+        dtype: DType::Float32,
+        shape: Shape::new([3]),
+        root: Rank::new(0),
+        device: Device::Cpu,
+        reduce_op: ReduceOp::Sum,
+        prescale: 1.0,
+        postscale: 0.5,
+    };
+    let ready = Ready {
+        seen: 2,
+        cached: vec![CacheId(7)],
+        requests: vec![request],
+        shutdown: true,
+    };
+    let expected: Vec<u8> = [
+        &2_u64.to_le_bytes()[..], // seen
+        &1_u32.to_le_bytes(),     // one cached number
+        &7_u64.to_le_bytes(),     //
+        &1_u32.to_le_bytes(),     // one request
+        &1_u32.to_le_bytes(),     // length of its name
+        b"w",                     //
+        &[0, 7],                  // allreduce of float32
+        &1_u32.to_le_bytes(),     // one dimension
+        &3_u64.to_le_bytes(),     //
+        &0_u32.to_le_bytes(),     // root
+        &(-1_i32).to_le_bytes(),  // CPU
+        &[1],                     // sum
+        &1.0_f64.to_le_bytes(),   // prescale
+        &0.5_f64.to_le_bytes(),   // postscale
+        &[1],                     // shutdown
+    ]
+    .concat();
+    assert_eq!(encoded(|out| ready.encode(out)), expected);
+}
+
+#[test]
+fn a_list_longer_than_its_message_is_refused_before_memory_is_taken() {
+    let mut bytes = 0_u64.to_le_bytes().to_vec();
+    bytes.extend(u32::MAX.to_le_bytes());
+    assert!(Ready::decode(&bytes).is_err());
+}

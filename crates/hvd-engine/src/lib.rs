@@ -1,1 +1,31 @@
-//! Placeholder until its first slice lands.
+//! What one rank does: submit, negotiate, fuse, execute, complete. The modules stand in the order
+//! of that flow; ARCHITECTURE.md tells the life of one allreduce through them.
+//!
+//! Callers on any thread use [`Engine`]. Behind it one thread, `hvd-engine`, owns all state of the
+//! negotiation and runs [`cycle`].
+//!
+//! Must not know: Python, frameworks, processes, files, environment variables.
+
+#![deny(unsafe_code)]
+
+mod engine;
+mod submit;
+mod tensor;
+
+mod queue;
+
+mod control;
+mod cycle;
+mod negotiate;
+
+mod execute;
+mod fusion;
+
+mod error;
+mod handle;
+
+pub use engine::{Engine, EngineOptions, Farewell};
+pub use error::{Error, ErrorClass, Result};
+pub use handle::{Completion, Handle, Outcome};
+pub use submit::{ArgumentError, Submission, Unsupported};
+pub use tensor::{Buffer, Source, Target};

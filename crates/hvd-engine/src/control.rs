@@ -1,0 +1,144 @@
+//! Negotiation messages over the transport's control lane.
+//!
+//! Sending never blocks: bytes that the lane cannot take now are held back and sent on a later
+//! turn. Only the coordinator insists ([`ControlChannel::flush_all`]), because it must not begin
+//! an operation that another rank has not heard of; that rank is never blocked on the coordinator
+//! at that point, so the wait ends.
+
+use std::time::Instant;
+
+use hvd_transport::{Interest, Lane, Transport, Wake};
+use hvd_types::Rank;
+use hvd_wire::frame::{self, Assembler};
+
+use crate::{Error, Result};
+
+/// Bytes read from a lane at once.
+const READ_SIZE: usize = 16 * 1024;
+
+/// This rank's control messages to and from its peers.
+#[derive(Debug)]
+pub(crate) struct ControlChannel {
+    peers: Vec<Peer>,
+    /// Peers for which bytes are held back.
+    unsent: Vec<Rank>,
+    piece: Box<[u8]>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    rank: Rank,
+    incoming: Assembler,
+    outgoing: Vec<u8>,
+    sent: usize,
+}
+
+impl ControlChannel {
+    /// A channel to the given peers: all others for the coordinator, the coordinator for others.
+    pub(crate) fn new(peers: impl Iterator<Item = Rank>) -> Self {
+        let peer = |rank| Peer {
+            rank,
+            incoming: Assembler::default(),
+            outgoing: Vec::new(),
+            sent: 0,
+        };
+        let piece = vec![0; READ_SIZE].into_boxed_slice();
+        Self {
+            peers: peers.map(peer).collect(),
+            unsent: Vec::new(),
+            piece,
+        }
+    }
+
+    /// Puts one message into the outbox of every peer.
+    pub(crate) fn post(&mut self, encode: impl Fn(&mut Vec<u8>)) -> Result<()> {
+        for peer in &mut self.peers {
+            frame::append(&mut peer.outgoing, &encode).map_err(internal)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what can be sent now.
+    pub(crate) fn flush(&mut self, transport: &mut dyn Transport) -> Result<()> {
+        self.unsent.clear();
+        for peer in &mut self.peers {
+            peer.flush(transport)?;
+            if !peer.outgoing.is_empty() {
+                self.unsent.push(peer.rank);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends everything, waiting for slow peers.
+    pub(crate) fn flush_all(&mut self, transport: &mut dyn Transport) -> Result<()> {
+        let mut give_up = None;
+        loop {
+            self.flush(transport)?;
+            let Some(&slow) = self.unsent.first() else {
+                return Ok(());
+            };
+            let end = *give_up.get_or_insert_with(|| Instant::now() + transport.patience());
+            if self.wait(transport, Some(end))? == Wake::TimedOut {
+                return Err(transport.stalled(slow).into());
+            }
+        }
+    }
+
+    /// Hands every whole message that has arrived to `take`, and returns their number.
+    pub(crate) fn receive(
+        &mut self,
+        transport: &mut dyn Transport,
+        mut take: impl FnMut(Rank, &[u8]) -> Result<()>,
+    ) -> Result<usize> {
+        let mut count = 0;
+        for peer in &mut self.peers {
+            loop {
+                let length = transport.try_recv(peer.rank, Lane::Control, &mut self.piece)?;
+                if length == 0 {
+                    break;
+                }
+                peer.incoming.push(&self.piece[..length]);
+            }
+            while let Some(message) = peer.incoming.next_message().map_err(internal)? {
+                take(peer.rank, message)?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Sleeps until a message may have arrived, held-back bytes may go, somebody wakes the
+    /// transport or the deadline passes.
+    pub(crate) fn wait(
+        &self,
+        transport: &mut dyn Transport,
+        deadline: Option<Instant>,
+    ) -> Result<Wake> {
+        Ok(transport.wait(
+            Interest::Control {
+                unsent: &self.unsent,
+            },
+            deadline,
+        )?)
+    }
+}
+
+impl Peer {
+    fn flush(&mut self, transport: &mut dyn Transport) -> Result<()> {
+        while self.sent < self.outgoing.len() {
+            let rest = &self.outgoing[self.sent..];
+            match transport.try_send(self.rank, Lane::Control, rest)? {
+                0 => return Ok(()),
+                sent => self.sent += sent,
+            }
+        }
+        self.outgoing.clear();
+        self.sent = 0;
+        Ok(())
+    }
+}
+
+fn internal(error: hvd_wire::Error) -> Error {
+    Error::Internal(format!("bad control message: {error}"))
+}

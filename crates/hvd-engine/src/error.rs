@@ -1,0 +1,93 @@
+//! What a caller of the engine can be told. One failure may concern many tensors, so errors are
+//! cheap to clone. The texts users match on are all here and in `negotiate/validate.rs`.
+
+use std::sync::Arc;
+
+use hvd_transport::Failure;
+
+use crate::submit::{ArgumentError, Unsupported};
+
+/// This crate's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation was not accepted or did not complete.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// There is no engine.
+    #[error("horovod has not been initialized; call hvd.init() first")]
+    NotInitialized,
+    /// The engine has ended, here or on another rank.
+    #[error(
+        "horovod has been shut down: this rank or another one called hvd.shutdown(), raised an \
+         exception or ended; the first error in the output is the cause"
+    )]
+    ShutDown,
+    /// The name is taken by an operation that has not begun to execute.
+    #[error(
+        "a tensor named `{name}` is already being processed; give each operation in flight a name \
+         of its own, or wait for the first one"
+    )]
+    DuplicateName {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// The call makes no sense, whatever the other ranks do.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    /// The call asks for something that is not offered.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The ranks do not agree; the text names both sides.
+    #[error("{0}")]
+    Mismatch(String),
+    /// A rank of the job is gone.
+    #[error("{0}; no collective operation can complete without it")]
+    PeerLost(Failure),
+    /// The operation was agreed on but could not be carried out.
+    #[error("{operation} failed: {reason}")]
+    Execution {
+        /// What was being done, with the tensor's name.
+        operation: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// The engine itself could not go on.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// How an error is to be treated by a framework's layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// Something the caller must do first, or that the ranks must agree on.
+    Precondition,
+    /// The arguments of the call are wrong.
+    InvalidArgument,
+    /// The operation is refused for a reason that is not in its arguments alone.
+    Aborted,
+    /// Anything that ends or fails an operation under way.
+    Unknown,
+}
+
+impl Error {
+    /// How a framework's layer is to treat this.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::NotInitialized | Self::Mismatch(_) => ErrorClass::Precondition,
+            Self::DuplicateName { .. } | Self::Argument(_) => ErrorClass::InvalidArgument,
+            Self::Unsupported(_) => ErrorClass::Aborted,
+            Self::ShutDown | Self::PeerLost(_) | Self::Execution { .. } | Self::Internal(_) => {
+                ErrorClass::Unknown
+            }
+        }
+    }
+}
+
+impl From<hvd_transport::Error> for Error {
+    fn from(error: hvd_transport::Error) -> Self {
+        match error {
+            hvd_transport::Error::PeerLost(failure) => Self::PeerLost(failure),
+            other => Self::Internal(other.to_string()),
+        }
+    }
+}

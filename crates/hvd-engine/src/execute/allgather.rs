@@ -1,0 +1,120 @@
+//! Allgather: everybody's rows, one rank after the other, everywhere. First dimensions may differ.
+//!
+//! A single tensor is gathered where its result goes. Several travel in the fusion buffer ordered
+//! by rank: all slices of rank 0, all slices of rank 1, and so on.
+
+use hvd_collectives::{PartsMut, allgather_in_place};
+use hvd_wire::{Operation, TensorPlan};
+
+use super::{Context, Work, count, row_bytes};
+use crate::handle::Outcome;
+
+pub(super) fn allgather(
+    context: &mut Context<'_>,
+    operation: &Operation,
+    mut works: Vec<Work>,
+) -> hvd_collectives::Result<Vec<Outcome>> {
+    if works.len() == 1
+        && let Some(work) = works.pop()
+    {
+        return Ok(vec![alone(context, operation, work)?]);
+    }
+    fused(context, operation, works)
+}
+
+fn alone(
+    context: &mut Context<'_>,
+    operation: &Operation,
+    work: Work,
+) -> hvd_collectives::Result<Outcome> {
+    let Work {
+        plan,
+        source,
+        target,
+        ..
+    } = work;
+    let counts = bytes_by_rank(&plan, operation);
+    let mut memory = target.into_memory(counts.iter().sum());
+    let output = PartsMut {
+        bytes: memory.as_mut_slice(),
+        counts: &counts,
+    };
+    let tuning = &context.workspace.tuning;
+    hvd_collectives::allgather(&mut context.comm, source.as_slice(), output, tuning)?;
+    Ok(Outcome {
+        output: memory.into_buffer(),
+        shape: gathered_shape(&plan),
+        ..Outcome::default()
+    })
+}
+
+fn fused(
+    context: &mut Context<'_>,
+    operation: &Operation,
+    works: Vec<Work>,
+) -> hvd_collectives::Result<Vec<Outcome>> {
+    let me = context.comm.index();
+    // By tensor, then by rank.
+    let counts: Vec<Vec<usize>> = works
+        .iter()
+        .map(|work| bytes_by_rank(&work.plan, operation))
+        .collect();
+    let blocks: Vec<usize> = (0..context.comm.size())
+        .map(|rank| counts.iter().map(|by_rank| by_rank[rank]).sum())
+        .collect();
+    let buffer = context.fusion.bytes(blocks.iter().sum());
+    let mut place = blocks[..me].iter().sum();
+    for work in &works {
+        let bytes = work.source.as_slice();
+        buffer[place..place + bytes.len()].copy_from_slice(bytes);
+        place += bytes.len();
+    }
+    let output = PartsMut {
+        bytes: buffer,
+        counts: &blocks,
+    };
+    allgather_in_place(&mut context.comm, output, &context.workspace.tuning)?;
+    Ok(unpack(works, &counts, buffer))
+}
+
+/// Copies each tensor's slices out of a buffer ordered by rank.
+fn unpack(works: Vec<Work>, counts: &[Vec<usize>], buffer: &[u8]) -> Vec<Outcome> {
+    let mut targets: Vec<_> = works
+        .into_iter()
+        .zip(counts)
+        .map(|(work, by_rank)| {
+            (
+                gathered_shape(&work.plan),
+                work.target.into_memory(by_rank.iter().sum()),
+                0,
+            )
+        })
+        .collect();
+    let mut rest = buffer;
+    for rank in 0..counts.first().map_or(0, Vec::len) {
+        for ((_, memory, filled), by_rank) in targets.iter_mut().zip(counts) {
+            let (slice, after) = rest.split_at(by_rank[rank]);
+            memory.as_mut_slice()[*filled..*filled + slice.len()].copy_from_slice(slice);
+            *filled += slice.len();
+            rest = after;
+        }
+    }
+    let outcome = |(shape, memory, _): (_, crate::tensor::Memory, usize)| Outcome {
+        output: memory.into_buffer(),
+        shape,
+        ..Outcome::default()
+    };
+    targets.into_iter().map(outcome).collect()
+}
+
+fn bytes_by_rank(plan: &TensorPlan, operation: &Operation) -> Vec<usize> {
+    let row = row_bytes(plan, operation);
+    plan.first_dimensions
+        .iter()
+        .map(|&rows| count(rows).saturating_mul(row))
+        .collect()
+}
+
+fn gathered_shape(plan: &TensorPlan) -> hvd_types::Shape {
+    plan.shape.with_first(plan.first_dimensions.iter().sum())
+}

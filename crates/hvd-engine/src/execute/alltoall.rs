@@ -1,0 +1,76 @@
+//! Alltoall: each rank sends some rows to each rank. How many is said right before the data, so
+//! that splits may change from call to call without a new negotiation. Rows beyond the sum of the
+//! splits stay at home.
+
+use hvd_collectives::{Error, Parts, PartsMut, exchange_counts};
+use hvd_types::Rank;
+use hvd_wire::{Operation, TensorPlan};
+
+use super::{Context, Work, count, row_bytes};
+use crate::handle::Outcome;
+
+pub(super) fn alltoall(
+    context: &mut Context<'_>,
+    operation: &Operation,
+    works: Vec<Work>,
+) -> hvd_collectives::Result<Vec<Outcome>> {
+    works
+        .into_iter()
+        .map(|work| alone(context, operation, work))
+        .collect()
+}
+
+fn alone(
+    context: &mut Context<'_>,
+    operation: &Operation,
+    work: Work,
+) -> hvd_collectives::Result<Outcome> {
+    let Work {
+        plan,
+        source,
+        target,
+        splits,
+    } = work;
+    let row = row_bytes(&plan, operation);
+    let bytes = |rows: &[u64]| -> Vec<usize> {
+        rows.iter()
+            .map(|&rows| count(rows).saturating_mul(row))
+            .collect()
+    };
+    let mut received_splits = vec![0; context.comm.size()];
+    exchange_counts(&mut context.comm, &splits, &mut received_splits)?;
+    check_received(&plan, &received_splits)?;
+    let (to_send, to_receive) = (bytes(&splits), bytes(&received_splits));
+    let mut memory = target.into_memory(to_receive.iter().sum());
+    hvd_collectives::alltoall(
+        &mut context.comm,
+        Parts {
+            bytes: source.as_slice(),
+            counts: &to_send,
+        },
+        PartsMut {
+            bytes: memory.as_mut_slice(),
+            counts: &to_receive,
+        },
+    )?;
+    let shape = plan.shape.with_first(received_splits.iter().sum());
+    Ok(Outcome {
+        output: memory.into_buffer(),
+        shape,
+        received_splits,
+    })
+}
+
+/// Nobody can send more rows than the negotiation says it has; a larger number is a broken peer,
+/// and not a reason to allocate.
+fn check_received(plan: &TensorPlan, received: &[u64]) -> hvd_collectives::Result<()> {
+    for (index, (&announced, &rows)) in received.iter().zip(&plan.first_dimensions).enumerate() {
+        if announced > rows {
+            let rank = Rank::from_index(index);
+            let reason = format!("rank {rank} announced {announced} rows of the {rows} it has");
+            let broken = hvd_transport::Error::Bootstrap(reason);
+            return Err(Error::Transport(broken));
+        }
+    }
+    Ok(())
+}

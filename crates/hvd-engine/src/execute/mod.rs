@@ -1,0 +1,173 @@
+//! Agreed operations carried out: one file per operation, each a translation from tensors to the
+//! slices that `hvd-collectives` works on.
+//!
+//! The executor owns the memory that is kept between operations. It neither negotiates nor looks
+//! at the queue. It completes every task it is given, whatever happens.
+
+mod allgather;
+mod allreduce;
+mod alltoall;
+mod barrier;
+mod broadcast;
+mod reducescatter;
+
+use std::sync::Arc;
+
+use hvd_collectives::{Communicator, Scratch, Workspace};
+use hvd_transport::Transport;
+use hvd_types::{OpKind, Rank};
+use hvd_wire::{Operation, TensorPlan};
+
+use crate::handle::{Completer, Outcome};
+use crate::queue::Entry;
+use crate::tensor::{Source, Target};
+use crate::{Error, Result};
+
+/// A tensor of an agreed operation, with what this rank submitted for it.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) plan: Arc<TensorPlan>,
+    pub(crate) entry: Entry,
+}
+
+/// What an operation's file sees of a task.
+struct Work {
+    plan: Arc<TensorPlan>,
+    source: Source,
+    target: Target,
+    splits: Vec<u64>,
+}
+
+/// What an operation's file works with.
+struct Context<'a> {
+    comm: Communicator<'a>,
+    workspace: &'a mut Workspace,
+    /// Where fused tensors travel.
+    fusion: &'a mut Scratch,
+    /// Where the result of a fused operation lands if it is not in the same place.
+    result: &'a mut Scratch,
+}
+
+/// Carries out operations, in the order in which it is told to.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    members: Vec<Rank>,
+    workspace: Workspace,
+    fusion: Scratch,
+    result: Scratch,
+}
+
+impl Executor {
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            members: (0..size).map(Rank::from_index).collect(),
+            workspace: Workspace::default(),
+            fusion: Scratch::new(),
+            result: Scratch::new(),
+        }
+    }
+
+    /// Executes one operation and completes its tasks. An error means that the ranks are no longer
+    /// in step and nothing more can be executed.
+    pub(crate) fn execute(
+        &mut self,
+        transport: &mut dyn Transport,
+        operation: &Operation,
+        tasks: Vec<Task>,
+    ) -> Result<()> {
+        let (works, completers): (Vec<Work>, Vec<Completer>) =
+            tasks.into_iter().map(Task::split).unzip();
+        let label = label(operation, &works);
+        match self.run(transport, operation, works) {
+            Ok(outcomes) => {
+                for (completer, outcome) in completers.into_iter().zip(outcomes) {
+                    completer.complete(Ok(outcome));
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                let (error, fatal) = explain(label, failure);
+                for completer in completers {
+                    completer.complete(Err(error.clone()));
+                }
+                if fatal { Err(error) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn run(
+        &mut self,
+        transport: &mut dyn Transport,
+        operation: &Operation,
+        works: Vec<Work>,
+    ) -> hvd_collectives::Result<Vec<Outcome>> {
+        let mut context = Context {
+            comm: Communicator::new(transport, &self.members)?,
+            workspace: &mut self.workspace,
+            fusion: &mut self.fusion,
+            result: &mut self.result,
+        };
+        match operation.kind {
+            OpKind::Allreduce => allreduce::allreduce(&mut context, operation, works),
+            OpKind::Allgather => allgather::allgather(&mut context, operation, works),
+            OpKind::Broadcast => broadcast::broadcast(&mut context, operation, works),
+            OpKind::Alltoall => alltoall::alltoall(&mut context, operation, works),
+            OpKind::Reducescatter => reducescatter::reducescatter(&mut context, operation, works),
+            OpKind::Barrier => barrier::barrier(&mut context),
+            // Refused when they are submitted, so no rank ever agrees on one.
+            OpKind::Adasum | OpKind::Join => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Task {
+    fn split(self) -> (Work, Completer) {
+        let (_, source, target, splits, completer) = self.entry.into_parts();
+        (
+            Work {
+                plan: self.plan,
+                source,
+                target,
+                splits,
+            },
+            completer,
+        )
+    }
+}
+
+/// The operation as errors name it.
+fn label(operation: &Operation, works: &[Work]) -> impl Fn() -> String + use<> {
+    let kind = operation.kind;
+    let first = works.first().map(|work| Arc::clone(&work.plan.name));
+    let others = works.len().saturating_sub(1);
+    move || match (&first, others) {
+        (None, _) => kind.to_string(),
+        (Some(name), 0) => format!("{kind} of tensor `{name}`"),
+        (Some(name), others) => format!("{kind} of tensor `{name}` and {others} more"),
+    }
+}
+
+/// The error for the caller, and whether it is the end of all communication.
+fn explain(label: impl Fn() -> String, failure: hvd_collectives::Error) -> (Error, bool) {
+    match failure {
+        hvd_collectives::Error::Transport(error) => (error.into(), true),
+        other => (
+            Error::Execution {
+                operation: label(),
+                reason: other.to_string(),
+            },
+            false,
+        ),
+    }
+}
+
+/// A number of rows or elements that is known to fit, because memory for it exists or will be
+/// asked for; anything else fails in the allocation that follows.
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Bytes of one row of a tensor.
+fn row_bytes(plan: &TensorPlan, operation: &Operation) -> usize {
+    count(plan.shape.row_elements().unwrap_or(u64::MAX)).saturating_mul(operation.dtype.size())
+}

@@ -1,0 +1,85 @@
+//! Which tensors travel together. A pure function of the list of agreed tensors.
+//!
+//! Starting from the first tensor, later ones of the same kind join it while the sum of their
+//! bytes stays within the threshold. Others in between are jumped over, as long as what was taken
+//! and what was jumped over together stay within the threshold; they keep their order.
+//!
+//! - `FUSE-1` every tensor ends up in exactly one operation.
+//! - `FUSE-2` members of an operation have one kind, type, reduction and scaling.
+//! - `FUSE-3` an operation of several members is never larger than the threshold.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hvd_types::OpKind;
+use hvd_wire::{Member, Operation};
+
+use crate::negotiate::agreement::Agreement;
+
+/// A tensor that may be executed, and how ranks are told about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Agreed {
+    pub(crate) agreement: Arc<Agreement>,
+    pub(crate) member: Member,
+}
+
+/// Groups tensors into operations.
+pub(crate) fn fuse(tensors: Vec<Agreed>, threshold: u64) -> Vec<Operation> {
+    let mut rest: VecDeque<Agreed> = tensors.into();
+    let mut operations = Vec::new();
+    while let Some(first) = rest.pop_front() {
+        let mut operation = first.agreement.operation();
+        operation.members.push(first.member);
+        if is_fusable(first.agreement.kind) {
+            let partners = take_partners(&first.agreement, &mut rest, threshold);
+            operation.members.extend(partners);
+        }
+        operations.push(operation);
+    }
+    operations
+}
+
+/// Takes out of `rest` what can travel with `first`.
+fn take_partners(first: &Agreement, rest: &mut VecDeque<Agreed>, threshold: u64) -> Vec<Member> {
+    let mut partners = Vec::new();
+    let mut fused = first.bytes();
+    let mut jumped = 0_u64;
+    let mut kept = VecDeque::new();
+    while let Some(candidate) = rest.pop_front() {
+        let bytes = candidate.agreement.bytes();
+        let together = fused.saturating_add(bytes);
+        if together <= threshold && is_partner(first, &candidate.agreement) {
+            fused = together;
+            partners.push(candidate.member);
+            continue;
+        }
+        let ends_scan =
+            first.kind == OpKind::Allgather && candidate.agreement.kind == OpKind::Barrier;
+        jumped = jumped.saturating_add(bytes);
+        kept.push_back(candidate);
+        if ends_scan || fused.saturating_add(jumped) > threshold {
+            break;
+        }
+    }
+    kept.append(rest);
+    *rest = kept;
+    partners
+}
+
+fn is_fusable(kind: OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Allreduce | OpKind::Adasum | OpKind::Reducescatter | OpKind::Allgather
+    )
+}
+
+fn is_partner(a: &Agreement, b: &Agreement) -> bool {
+    let same_kind = a.kind == b.kind && a.dtype == b.dtype && a.devices == b.devices;
+    let same_reduction = a.reduce_op == b.reduce_op
+        && a.prescale.to_bits() == b.prescale.to_bits()
+        && a.postscale.to_bits() == b.postscale.to_bits();
+    same_kind && (a.kind == OpKind::Allgather || same_reduction)
+}
+
+#[cfg(test)]
+mod tests;

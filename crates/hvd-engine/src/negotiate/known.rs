@@ -1,0 +1,51 @@
+//! Every rank's memory of what was agreed: the worker's half of the response cache.
+//!
+//! It holds what the coordinator numbered, together with this rank's own request of that time, and
+//! forgets exactly what verdicts tell it to. If the same request comes again, its number is sent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hvd_wire::{CacheId, Request, TensorPlan};
+
+/// One remembered tensor.
+#[derive(Debug)]
+struct Known {
+    plan: Arc<TensorPlan>,
+    request: Request,
+}
+
+/// Remembered tensors by number and by name.
+#[derive(Debug, Default)]
+pub(crate) struct KnownTensors {
+    by_id: HashMap<CacheId, Known>,
+    by_name: HashMap<Arc<str>, CacheId>,
+}
+
+impl KnownTensors {
+    /// The number that stands for this very request, if there is one.
+    pub(crate) fn number_of(&self, request: &Request) -> Option<CacheId> {
+        let id = self.by_name.get(&request.name)?;
+        (self.by_id.get(id)?.request == *request).then_some(*id)
+    }
+
+    /// The description a number stands for.
+    pub(crate) fn plan(&self, id: CacheId) -> Option<Arc<TensorPlan>> {
+        self.by_id.get(&id).map(|known| Arc::clone(&known.plan))
+    }
+
+    /// Remembers a description that came with a number.
+    pub(crate) fn remember(&mut self, id: CacheId, plan: Arc<TensorPlan>, request: Request) {
+        self.by_name.insert(Arc::clone(&plan.name), id);
+        self.by_id.insert(id, Known { plan, request });
+    }
+
+    /// Forgets a number.
+    pub(crate) fn forget(&mut self, id: CacheId) {
+        if let Some(known) = self.by_id.remove(&id)
+            && self.by_name.get(&known.plan.name) == Some(&id)
+        {
+            self.by_name.remove(&known.plan.name);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+# Words for people; bare `make` lists them. What a word does is in scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-core lint wheel bench clean
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+SOURCES := $(shell git ls-files crates python Cargo.toml Cargo.lock pyproject.toml 2>/dev/null)
+
+help: ## list these words
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+demo: $(INSTALLED) ## set everything up and train a small model on 2 processes
+	@scripts/demo.sh
+
+test: ## install what the tests need and run them all (about 15 minutes on two cores)
+	@PYTHON=$(PYTHON) scripts/test.sh all
+
+test-core: ## the quick loop: Rust tests only
+	@PYTHON=$(PYTHON) scripts/test.sh core
+
+lint: ## formatters, linters, type checker and the rules of the house
+	@PYTHON=$(PYTHON) scripts/test.sh lint
+
+wheel: ## build the wheel into dist/
+	@PYTHON=$(PYTHON) scripts/wheel.sh
+
+bench: $(INSTALLED) ## our speed as a ratio against torch.distributed with gloo (installs torch)
+	@scripts/bench.sh
+
+clean: ## remove everything that was built
+	rm -rf target fuzz/target dist $(VENV)
+
+$(INSTALLED): $(SOURCES)
+	@PYTHON=$(PYTHON) scripts/install.sh numpy
+	@touch $@

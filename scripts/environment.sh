@@ -1,0 +1,51 @@
+# Sourced by the other scripts: where things are, and how they speak.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+VENV=$PWD/.venv
+BIN=$VENV/bin
+PYTHON=${PYTHON:-python3}
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_QUIET=1
+# Build output belongs to this tree, whatever the user's settings say.
+export CARGO_TARGET_DIR=$PWD/target
+
+if [ -t 1 ]; then BOLD=$(printf '\033[1m') RED=$(printf '\033[31m') PLAIN=$(printf '\033[0m'); else BOLD='' RED='' PLAIN=''; fi
+
+say() { printf '%s==> %s%s\n' "$BOLD" "$*" "$PLAIN"; }
+fail() { printf '%serror: %s%s\n' "$RED" "$*" "$PLAIN" >&2; exit 1; }
+
+# Runs a step with its name and time.
+step() {
+    local name=$1 start=$SECONDS
+    shift
+    say "$name"
+    "$@" || fail "$name failed: $*"
+    printf '    %s: %d s\n' "$name" $((SECONDS - start))
+}
+
+need() { command -v "$1" >/dev/null || fail "$1 is not installed; $2"; }
+
+# Installs Debian packages that are not there yet; elsewhere it says what is missing.
+debian() {
+    local missing=()
+    for package in "$@"; do
+        dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        fail "please install: ${missing[*]}"
+    fi
+    say "installing ${missing[*]}"
+    apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+make_venv() {
+    need "$PYTHON" "install Python 3.9 or newer"
+    [ -x "$BIN/python" ] || "$PYTHON" -m venv "$VENV"
+}
+
+# Tests run in parallel where cargo-nextest is installed; plain cargo does as well.
+rust_tests() {
+    if command -v cargo-nextest >/dev/null; then cargo nextest run "$@"; else cargo test "$@"; fi
+}

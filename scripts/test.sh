@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The tests, quick things first: scripts/test.sh core | lint | all
+source "$(dirname "$0")/environment.sh"
+
+TOOLS=(ruff mypy pytest pytest-timeout numpy 'cloudpickle>=2')
+
+install_tools() { make_venv; "$BIN/pip" install --upgrade pip; "$BIN/pip" install "${TOOLS[@]}"; }
+
+lint_rust() { cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings; }
+lint_python() { "$BIN/ruff" format --check . && "$BIN/ruff" check . && "$BIN/mypy"; }
+tidy() { cargo xtask tidy; }
+core() { rust_tests --workspace --exclude hvd-python; }
+fuzz_targets() { debian g++; CARGO_TARGET_DIR=$PWD/fuzz/target cargo build --quiet --manifest-path fuzz/Cargo.toml; }
+
+# The project as a user gets it, from the wheel.
+install_wheel() { "$BIN/pip" install --force-reinstall --no-deps dist/*.whl; }
+install_torch() { "$BIN/python" -c 'import torch' 2>/dev/null || "$BIN/pip" install torch; }
+
+single() { "$BIN/python" -m pytest -q tests/single; }
+# Each rank runs the same tests; a failure on any rank fails the job.
+parallel() { local np=$1; shift; env "$@" "$BIN/horovodrun" -np "$np" "$BIN/python" -m pytest -q -p no:cacheprovider tests/parallel; }
+integration() { "$BIN/python" -m pytest -q tests/integration; }
+
+case ${1:-all} in
+core)
+    step "Rust tests" core
+    ;;
+lint)
+    step "tools" install_tools
+    step "Rust lints" lint_rust
+    step "Python lints" lint_python
+    step "rules of the house" tidy
+    ;;
+all)
+    step "tools" install_tools
+    step "Rust lints" lint_rust
+    step "Python lints" lint_python
+    step "Rust tests" core
+    step "fuzz targets build" fuzz_targets
+    step "wheel" scripts/wheel.sh
+    step "install the wheel" install_wheel
+    step "torch" install_torch
+    step "single process" single
+    step "2 ranks, shared memory" parallel 2
+    step "2 ranks, TCP" parallel 2 HOROVOD_TRANSPORT=tcp
+    step "4 ranks, shared memory" parallel 4
+    step "whole jobs" integration
+    say "all tests passed"
+    ;;
+*)
+    fail "unknown word: $1 (core, lint or all)"
+    ;;
+esac

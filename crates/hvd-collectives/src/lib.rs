@@ -1,1 +1,38 @@
-//! Placeholder until its first slice lands.
+//! Collective operations over any transport, one file per algorithm, and in [`kernel`] the
+//! element-wise loops they need.
+//!
+//! Every algorithm takes a [`Communicator`], a group of ranks addressed by their position, and
+//! plain slices of bytes; what it needs beside them, memory and thresholds, is the caller's
+//! [`Workspace`]. All members of a group must make the same calls in the same order, with the same
+//! [`Tuning`].
+//!
+//! Must not know: names of tensors, negotiation, logs, clocks, or how a transport was opened.
+
+#![deny(unsafe_code)]
+
+mod allgather;
+mod allreduce;
+mod alltoall;
+mod barrier;
+mod broadcast;
+mod communicator;
+mod error;
+pub mod kernel;
+mod layout;
+mod reducescatter;
+mod ring;
+mod scratch;
+mod workspace;
+
+pub use allgather::{allgather, allgather_in_place};
+pub use allreduce::{allreduce, recursive_doubling_allreduce, ring_allreduce};
+pub use alltoall::{alltoall, exchange_counts};
+pub use barrier::barrier;
+pub use broadcast::{broadcast, chain_broadcast, tree_broadcast};
+pub use communicator::Communicator;
+pub use error::{Error, Result};
+pub use kernel::{Combine, Reduction};
+pub use layout::{Parts, PartsMut, share};
+pub use reducescatter::{ScatterBuffers, reducescatter};
+pub use scratch::Scratch;
+pub use workspace::{Tuning, Workspace};

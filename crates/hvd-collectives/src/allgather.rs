@@ -1,0 +1,68 @@
+//! Every member gets all members' parts, in order of position; parts may have any length.
+//!
+//! Ring, n - 1 steps: in step s member i passes block i - s on to its successor and receives block
+//! i - 1 - s, straight into its place. Steps overlap chunk by chunk, see [`crate::ring`], so that
+//! a part much longer than the others costs its length once and not once per member. With S bytes
+//! in all parts together, a member sends S less its successor's part, and receives S less its own.
+
+use crate::error::expect_length;
+use crate::layout::{Layout, PartsMut, total_of};
+use crate::ring::Schedule;
+use crate::{Communicator, Result, Tuning};
+
+/// Copies the caller's part to its place in `output` and gathers all others there.
+pub fn allgather(
+    comm: &mut Communicator<'_>,
+    own: &[u8],
+    output: PartsMut<'_>,
+    tuning: &Tuning,
+) -> Result<()> {
+    let PartsMut { bytes, counts } = output;
+    let layout = check(comm, counts, bytes)?;
+    let place = layout.range(comm.index());
+    expect_length("part to gather", place.len(), own.len())?;
+    bytes[place].copy_from_slice(own);
+    gather(comm, layout, bytes, tuning.chunk_of(1))
+}
+
+/// Gathers all parts in `output`, in which the caller's own is already in its place.
+pub fn allgather_in_place(
+    comm: &mut Communicator<'_>,
+    output: PartsMut<'_>,
+    tuning: &Tuning,
+) -> Result<()> {
+    let PartsMut { bytes, counts } = output;
+    let layout = check(comm, counts, bytes)?;
+    gather(comm, layout, bytes, tuning.chunk_of(1))
+}
+
+fn check<'a>(comm: &Communicator<'_>, counts: &'a [usize], bytes: &[u8]) -> Result<Layout<'a>> {
+    let total = total_of("list of gathered lengths", counts, comm.size())?;
+    expect_length("output of allgather", total, bytes.len())?;
+    Ok(Layout::Counts(counts))
+}
+
+/// Sends every block of `buffer` round the ring; the caller's own is in its place.
+pub(crate) fn gather(
+    comm: &mut Communicator<'_>,
+    layout: Layout<'_>,
+    buffer: &mut [u8],
+    chunk: usize,
+) -> Result<()> {
+    if comm.size() == 1 {
+        return Ok(());
+    }
+    let (next, previous) = (comm.after(1), comm.before(1));
+    for slot in Schedule::new(layout, comm.index(), chunk) {
+        let ranges = [slot.send.unwrap_or(0..0), slot.recv.unwrap_or(0..0)];
+        #[expect(
+            clippy::expect_used,
+            reason = "a slot's chunks are two of one buffer's chunks"
+        )]
+        let [sent, received] = buffer
+            .get_disjoint_mut(ranges)
+            .expect("chunks do not overlap");
+        comm.exchange(Some((next, sent)), Some((previous, received)))?;
+    }
+    Ok(())
+}

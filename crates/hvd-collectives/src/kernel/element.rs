@@ -1,0 +1,104 @@
+//! The arithmetic of one element, for the types that the machine computes with directly, and the
+//! loops that apply it to bytes of any alignment.
+
+use bytemuck::Pod;
+
+/// A number with the reductions and the scaling of this crate.
+pub(super) trait Element: Pod {
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
+    fn min(self, other: Self) -> Self;
+    fn max(self, other: Self) -> Self;
+    fn scaled(self, factor: f64) -> Self;
+}
+
+macro_rules! integer {
+    ($($type:ty)*) => {$(
+        impl Element for $type {
+            fn sum(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            fn product(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+
+            fn min(self, other: Self) -> Self {
+                Ord::min(self, other)
+            }
+
+            fn max(self, other: Self) -> Self {
+                Ord::max(self, other)
+            }
+
+            #[allow(
+                clippy::cast_lossless,
+                clippy::cast_possible_truncation,
+                clippy::cast_precision_loss,
+                clippy::cast_sign_loss,
+                reason = "the rule: compute in float64, truncate, clamp; not all types warn of all"
+            )]
+            fn scaled(self, factor: f64) -> Self {
+                (self as f64 * factor) as Self
+            }
+        }
+    )*};
+}
+
+integer!(u8 i8 u16 i16 i32 i64);
+
+macro_rules! float {
+    ($($type:ty)*) => {$(
+        impl Element for $type {
+            fn sum(self, other: Self) -> Self {
+                self + other
+            }
+
+            fn product(self, other: Self) -> Self {
+                self * other
+            }
+
+            // `other` wins unless the comparison says otherwise, so one that is not a number does.
+            fn min(self, other: Self) -> Self {
+                if self < other || self.is_nan() { self } else { other }
+            }
+
+            fn max(self, other: Self) -> Self {
+                if self > other || self.is_nan() { self } else { other }
+            }
+
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "the rule: a float32 is multiplied by the factor as float32"
+            )]
+            fn scaled(self, factor: f64) -> Self {
+                self * factor as Self
+            }
+        }
+    )*};
+}
+
+float!(f32 f64);
+
+/// Replaces each element of `accumulator` by what `combine` makes of it and its counterpart.
+pub(super) fn zip<T: Pod>(accumulator: &mut [u8], operand: &[u8], combine: impl Fn(T, T) -> T) {
+    let left = accumulator.chunks_exact_mut(size_of::<T>());
+    for (left, right) in left.zip(operand.chunks_exact(size_of::<T>())) {
+        let element = combine(read(left), read(right));
+        left.copy_from_slice(bytemuck::bytes_of(&element));
+    }
+}
+
+/// Replaces each element by what `change` makes of it.
+pub(super) fn map<T: Pod>(data: &mut [u8], change: impl Fn(T) -> T) {
+    for place in data.chunks_exact_mut(size_of::<T>()) {
+        let element = change(read(place));
+        place.copy_from_slice(bytemuck::bytes_of(&element));
+    }
+}
+
+// An unaligned load costs nothing on the machines this runs on, and the loops above become vector
+// code all the same; so there is one loop instead of one for aligned bytes and one for others.
+fn read<T: Pod>(bytes: &[u8]) -> T {
+    bytemuck::pod_read_unaligned(bytes)
+}

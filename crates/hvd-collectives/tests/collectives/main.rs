@@ -1,0 +1,73 @@
+//! What this crate promises: a table of every collective, transport x 1 to 8 ranks x lengths x
+//! types x reductions, with ranks as threads, against results computed by other means
+//! (`movement.rs`, `reductions.rs`); the kernels by themselves (`kernels.rs`); worked examples
+//! (`examples.rs`); and calls that must fail (`refusals.rs`).
+//!
+//! A transport takes part in the table with one line at the end of this file.
+
+#[cfg(test)]
+mod examples;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod kernels;
+#[cfg(test)]
+mod movement;
+#[cfg(test)]
+mod reductions;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod values;
+
+/// All collectives over one kind of transport.
+macro_rules! table {
+    ($kind:ident, $mesh:expr) => {
+        mod $kind {
+            #[test]
+            fn ring_allreduce() {
+                crate::reductions::allreduce($mesh, hvd_collectives::ring_allreduce);
+            }
+
+            #[test]
+            fn recursive_doubling_allreduce() {
+                let algorithm = hvd_collectives::recursive_doubling_allreduce;
+                crate::reductions::allreduce($mesh, algorithm);
+            }
+
+            #[test]
+            fn allreduce_by_size() {
+                crate::reductions::allreduce($mesh, hvd_collectives::allreduce);
+            }
+
+            #[test]
+            fn reducescatter() {
+                crate::reductions::reducescatter($mesh);
+            }
+
+            #[test]
+            fn allgather() {
+                crate::movement::allgather($mesh);
+            }
+
+            #[test]
+            fn broadcast() {
+                crate::movement::broadcast($mesh);
+            }
+
+            #[test]
+            fn alltoall() {
+                crate::movement::alltoall($mesh);
+            }
+
+            #[test]
+            fn barrier() {
+                crate::movement::barrier($mesh);
+            }
+        }
+    };
+}
+
+table!(memory, crate::harness::memory);
+table!(shared_memory, crate::harness::shared_memory);
+table!(tcp, crate::harness::tcp);

@@ -1,1 +1,87 @@
-//! Placeholder until its first slice lands.
+//! `horovodrun`: what was typed (`args.rs`), what will happen (`settings.rs`), and nothing of how it
+//! is done, which is `hvd-launch`'s part.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod argv;
+mod check_build;
+mod later;
+mod logging;
+mod settings;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use clap::Parser;
+
+use crate::{args::Args, settings::Settings};
+
+/// The version of this release, as `--version` prints it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Runs `horovodrun` with the given arguments, the program's name first, and returns the exit
+/// status. Does not know Python, so `--check-build` finds no framework; see [`run_with`].
+pub fn run(argv: &[String]) -> i32 {
+    run_with(argv, &|_| false)
+}
+
+/// Like [`run`]; `is_installed` answers whether a Python package is there, and is asked only by
+/// `--check-build`.
+///
+/// Must be called by the only thread of the process, because a launcher forks. Never unwinds and
+/// never ends the process.
+pub fn run_with(argv: &[String], is_installed: &dyn Fn(&str) -> bool) -> i32 {
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let guarded = AssertUnwindSafe(|| dispatch(argv, environment, is_installed));
+    catch_unwind(guarded).unwrap_or(1)
+}
+
+fn dispatch(
+    argv: &[String],
+    environment: Vec<(OsString, OsString)>,
+    is_installed: &dyn Fn(&str) -> bool,
+) -> i32 {
+    let args = match Args::try_parse_from(argv::spell_out(argv)) {
+        Ok(args) => args,
+        Err(error) => return refuse(&error),
+    };
+    if args.version {
+        return show(&format!("{VERSION}\n"));
+    }
+    if args.check_build {
+        return show(&check_build::table(is_installed));
+    }
+    match Settings::resolve(args, environment) {
+        Ok(Settings { job, log_level }) => {
+            logging::install(log_level);
+            hvd_launch::launch(&job)
+        }
+        Err(error) => complain(&error.to_string()),
+    }
+}
+
+/// Help, which clap takes for an error too, or a mistake in the shape of the options.
+fn refuse(error: &clap::Error) -> i32 {
+    if let Some(text) = later::explain(error) {
+        return complain(&text);
+    }
+    // Colours only on a terminal, help to stdout, errors to stderr: clap knows.
+    let _ = error.print();
+    error.exit_code()
+}
+
+fn complain(problem: &str) -> i32 {
+    let text = format!("horovodrun: {problem}\nTry `horovodrun --help`.\n");
+    let _ = io::stderr().write_all(text.as_bytes());
+    settings::USAGE
+}
+
+/// Prints to stdout; a reader that has gone is no failure of ours.
+fn show(text: &str) -> i32 {
+    let _ = io::stdout().write_all(text.as_bytes());
+    0
+}

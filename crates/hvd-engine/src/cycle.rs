@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hvd_transport::{Transport, Wake};
+use hvd_transport::{Failure, Transport, Wake};
 use hvd_types::Rank;
 use hvd_wire::{Member, Operation, Ready, Response, Verdict};
 
@@ -70,14 +70,11 @@ impl Cycle {
     }
 
     /// Runs until the engine is shut down or cannot go on. Either way nothing is left pending.
-    pub(crate) fn run(mut self, farewell: impl FnOnce(Farewell)) {
+    pub(crate) fn run(mut self, farewell: impl FnOnce(Farewell, Box<dyn Transport>)) {
         let (reason, end) = match self.turn_until_over() {
             Ok(()) => (Error::ShutDown, Farewell::Agreed),
             Err(error) => {
-                let culprit = match &error {
-                    Error::PeerLost(failure) => Some(failure.clone()),
-                    _ => None,
-                };
+                let culprit = self.culprit(&error);
                 (error, Farewell::Failed(culprit))
             }
         };
@@ -85,7 +82,23 @@ impl Cycle {
         for entry in self.pending.into_values().chain(unseen) {
             entry.complete(Err(reason.clone()));
         }
-        farewell(end);
+        farewell(end, self.transport);
+    }
+
+    /// Whom to blame: the peer that is gone, or this rank itself if it cannot go on.
+    fn culprit(&self, error: &Error) -> Failure {
+        match error {
+            Error::PeerLost(failure) => failure.clone(),
+            other => {
+                let rank = self.transport.rank();
+                let host = self.transport.host_of(rank).to_owned();
+                Failure {
+                    rank,
+                    host,
+                    reason: format!("cannot go on: {other}"),
+                }
+            }
+        }
     }
 
     fn turn_until_over(&mut self) -> Result<()> {
@@ -138,12 +151,11 @@ impl Cycle {
             }
             self.pending.insert(Arc::clone(&entry.request.name), entry);
         }
-        match &mut self.coordinator {
-            Some(coordinator) => hear(coordinator, &*self.transport, Rank::COORDINATOR, message)?,
-            None => {
-                self.control.post(|out| message.encode(out))?;
-                self.control.flush(&mut *self.transport)?;
-            }
+        if let Some(coordinator) = &mut self.coordinator {
+            hear(coordinator, &*self.transport, Rank::COORDINATOR, message)?;
+        } else {
+            self.control.post(|out| message.encode(out))?;
+            self.control.flush(&mut *self.transport)?;
         }
         Ok(true)
     }

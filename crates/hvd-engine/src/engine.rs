@@ -42,8 +42,8 @@ impl Default for EngineOptions {
 pub enum Farewell {
     /// All ranks shut down together.
     Agreed,
-    /// Something failed; if a peer is to blame, the others ought to know which.
-    Failed(Option<Failure>),
+    /// Something failed. The others ought to be told who is to blame, or they wait for ever.
+    Failed(Failure),
 }
 
 /// One rank's engine.
@@ -57,12 +57,13 @@ pub struct Engine {
 
 impl Engine {
     /// Starts the engine thread of one rank. `hosts` names the host of every rank; `farewell` is
-    /// called on the engine thread when communication has ended, before the transport is dropped.
+    /// called on the engine thread when nothing is pending any more, and gets the transport back
+    /// to close it.
     pub fn start(
         transport: Box<dyn Transport>,
         hosts: Vec<String>,
         options: &EngineOptions,
-        farewell: impl FnOnce(Farewell) + Send + 'static,
+        farewell: impl FnOnce(Farewell, Box<dyn Transport>) + Send + 'static,
     ) -> Result<Self> {
         let (size, kind) = (transport.size(), transport.kind());
         let queue = Arc::new(Queue::new(transport.waker()));

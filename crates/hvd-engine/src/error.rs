@@ -41,7 +41,7 @@ pub enum Error {
     #[error("{0}")]
     Mismatch(String),
     /// A rank of the job is gone.
-    #[error("{0}; no collective operation can complete without it")]
+    #[error("{0}; collective operations cannot go on without it")]
     PeerLost(Failure),
     /// The operation was agreed on but could not be carried out.
     #[error("{operation} failed: {reason}")]
@@ -87,6 +87,17 @@ impl From<hvd_transport::Error> for Error {
     fn from(error: hvd_transport::Error) -> Self {
         match error {
             hvd_transport::Error::PeerLost(failure) => Self::PeerLost(failure),
+            hvd_transport::Error::Stalled {
+                rank,
+                host,
+                seconds,
+            } => {
+                let reason = format!(
+                    "made no progress for {seconds} s (HOROVOD_GLOO_TIMEOUT_SECONDS); is it \
+                     suspended, swapping or cut off?"
+                );
+                Self::PeerLost(Failure { rank, host, reason })
+            }
             other => Self::Internal(other.to_string()),
         }
     }

@@ -252,7 +252,7 @@ impl Submission {
         let name = self.name.clone().unwrap_or_else(automatic);
         let folds = self.kind == OpKind::Reducescatter && self.reduce_op == ReduceOp::Average;
         let (reduce_op, postscale) = if folds {
-            (ReduceOp::Sum, self.postscale / size as f64)
+            (ReduceOp::Sum, averaged(self.postscale, size))
         } else {
             (self.reduce_op, self.postscale)
         };
@@ -268,6 +268,12 @@ impl Submission {
             postscale,
         }
     }
+}
+
+/// A factor that also divides by the number of ranks.
+#[expect(clippy::cast_precision_loss, reason = "ranks are counted with 32 bits")]
+pub(crate) fn averaged(factor: f64, size: usize) -> f64 {
+    factor / size as f64
 }
 
 #[cfg(test)]

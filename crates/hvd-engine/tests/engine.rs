@@ -1,12 +1,18 @@
 //! Whole engines, one per rank, each on a thread of its own, over real transports.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 mod jobs;
 
 use std::time::{Duration, Instant};
 
 use hvd_engine::{Error, Outcome, Submission};
 use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
-use jobs::{Job, floats, run, run_with, source, tensor};
+use jobs::{Job, floats, pause, run, run_with, source, tensor};
 
 fn named(name: &str, values: &[f32]) -> Submission {
     Submission {
@@ -163,7 +169,7 @@ fn barrier_waits_for_the_last() {
     let start = Instant::now();
     let left = run(2, move |job| {
         if job.rank.index() == 1 {
-            job.pause(Duration::from_millis(100));
+            pause(Duration::from_millis(100));
         }
         job.call(Submission::barrier(ProcessSetId::GLOBAL)).unwrap();
         start.elapsed()

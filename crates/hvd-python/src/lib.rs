@@ -1,1 +1,47 @@
-//! Placeholder until its first slice lands.
+//! `horovod._core`: the engine and the launcher as a Python extension module, thin.
+//!
+//! The signatures and their contracts are in `python/horovod/_core.pyi`. Tensors arrive as
+//! addresses ([`tensor`]); errors leave as exceptions ([`error`], and nowhere else); the GIL is
+//! released round everything that may block.
+//!
+//! Must not know: any framework's API.
+
+#![deny(unsafe_code)]
+
+mod collectives;
+mod error;
+mod handles;
+mod launcher;
+mod logging;
+mod session;
+mod tensor;
+
+/// The extension module.
+#[pyo3::pymodule]
+mod _core {
+    use hvd_types::DType;
+    use pyo3::prelude::*;
+    use pyo3::types::PyDict;
+
+    #[pymodule_export]
+    use super::collectives::{allgather, allreduce, alltoall, barrier, broadcast, reducescatter};
+    #[pymodule_export]
+    use super::handles::{Output, poll, wait};
+    #[pymodule_export]
+    use super::launcher::{run_commandline, store_get, store_put};
+    #[pymodule_export]
+    use super::session::{
+        after_fork_in_child, cross_rank, cross_size, init, is_homogeneous, is_initialized,
+        local_rank, local_size, rank, shutdown, size, transport,
+    };
+
+    #[pymodule_init]
+    fn constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        let dtypes = PyDict::new(module.py());
+        for dtype in DType::ALL {
+            dtypes.set_item(dtype.name(), dtype as u8)?;
+        }
+        module.add("DTYPES", dtypes)
+    }
+}

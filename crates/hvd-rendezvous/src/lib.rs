@@ -1,1 +1,31 @@
-//! Placeholder until its first slice lands.
+//! Where the ranks of a job meet.
+//!
+//! [`JobKey`] is the job's secret, [`handshake`] proves knowledge of it on a fresh connection, and
+//! [`Store`] is the noticeboard on which ranks leave their addresses for each other: served by
+//! [`Server`] in the launcher, reached by [`Client`], or kept inside one process by
+//! [`MemoryStore`].
+//!
+//! Must not know: tensors, transports, processes.
+
+#![forbid(unsafe_code)]
+
+pub mod accept;
+mod board;
+mod client;
+pub mod deadline;
+mod error;
+pub mod frame;
+pub mod handshake;
+mod key;
+mod memory;
+mod protocol;
+mod server;
+mod store;
+
+pub use client::Client;
+pub use error::{Error, Result};
+pub use handshake::Purpose;
+pub use key::JobKey;
+pub use memory::MemoryStore;
+pub use server::Server;
+pub use store::Store;

@@ -85,12 +85,13 @@ impl Abort {
 
     /// Has `waker` called when a failure is raised, at once if it was already.
     pub fn on_raise(&self, waker: Waker) {
-        // Registered before the look at the cause: a raise between the two wakes it twice, never
-        // not at all.
-        self.wakers().push(waker.clone());
+        // The lock is held over the look: a raise either set the cause before it, or finds the
+        // new waker in the list after it.
+        let mut wakers = self.wakers();
         if self.cause().is_some() {
             waker.wake();
         }
+        wakers.push(waker);
     }
 
     fn wakers(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
@@ -105,7 +106,11 @@ mod tests {
     use super::*;
 
     fn failure(rank: u32) -> Failure {
-        Failure { rank: Rank::new(rank), host: "h".into(), reason: "is gone".into() }
+        Failure {
+            rank: Rank::new(rank),
+            host: "h".into(),
+            reason: "is gone".into(),
+        }
     }
 
     #[test]
@@ -123,8 +128,15 @@ mod tests {
         assert!(!abort.raise(failure(5)));
 
         assert_eq!(woken.load(Ordering::Relaxed), 1);
-        assert_eq!(abort.check().unwrap_err().to_string(), "rank 3 on host `h` is gone");
+        assert_eq!(
+            abort.check().unwrap_err().to_string(),
+            "rank 3 on host `h` is gone"
+        );
         abort.on_raise(waker);
-        assert_eq!(woken.load(Ordering::Relaxed), 2, "a late waiter is woken at once");
+        assert_eq!(
+            woken.load(Ordering::Relaxed),
+            2,
+            "a late waiter is woken at once"
+        );
     }
 }

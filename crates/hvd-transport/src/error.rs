@@ -28,9 +28,20 @@ pub enum Error {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// A peer left something impossible in the memory it shares with this rank.
+    #[error("rank {rank} on host `{host}` has corrupted the memory it shares with this rank")]
+    Corrupted {
+        /// The peer at the other end.
+        rank: Rank,
+        /// Its host.
+        host: String,
+    },
     /// The ranks of the job could not be connected with each other.
     #[error("cannot connect the ranks of the job: {0}")]
     Bootstrap(String),
+    /// The store or a handshake failed while the ranks were being connected.
+    #[error(transparent)]
+    Rendezvous(#[from] hvd_rendezvous::Error),
     /// The operating system refused something.
     #[error("{doing}: {source}")]
     Io {

@@ -2,8 +2,9 @@
 //!
 //! [`Transport`] is the one seam: ordered, reliable bytes between every pair of ranks on two
 //! lanes, [`Lane::Control`] for the negotiation and [`Lane::Data`] for tensors. Its kinds are
-//! [`mem`] (ranks as threads, for tests), shared memory and TCP. Every wait ends by progress, by a
-//! deadline or by [`Abort`].
+//! [`mem`] (ranks as threads, for tests), shared memory and TCP. [`join`] connects the ranks of a
+//! job with each other and picks one. Every wait ends by progress, by a deadline or by [`Abort`],
+//! which the [`Lifeline`] raises when any rank dies.
 //!
 //! Must not know: tensors, data types, operations, Python.
 
@@ -11,9 +12,20 @@
 
 mod abort;
 mod error;
+mod job;
+mod lifeline;
 pub mod mem;
+mod mesh;
+mod os;
+mod shm;
+mod tcp;
+pub mod testing;
 mod transport;
 
 pub use abort::{Abort, Failure, Waker};
 pub use error::{Error, Result};
+pub use hvd_rendezvous::{Error as StoreError, Store};
+pub use job::{connect, open_store};
+pub use lifeline::Lifeline;
+pub use mesh::{Mesh, MeshOptions, TransportKind, join};
 pub use transport::{Interest, Lane, Transport, Wake};

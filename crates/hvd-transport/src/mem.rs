@@ -59,15 +59,30 @@ pub fn mesh(size: usize) -> Vec<MemTransport> {
 pub fn mesh_with(size: usize, capacity: usize, patience: Duration) -> Vec<MemTransport> {
     let inboxes = (0..size).map(|_| Inbox::new(size)).collect();
     let aborts = (0..size).map(|_| Abort::new()).collect();
-    let mesh = Arc::new(Mesh { capacity, inboxes, aborts });
-    (0..size).map(|index| MemTransport::new(Rank::from_index(index), &mesh, patience)).collect()
+    let mesh = Arc::new(Mesh {
+        capacity,
+        inboxes,
+        aborts,
+    });
+    (0..size)
+        .map(|index| MemTransport::new(Rank::from_index(index), &mesh, patience))
+        .collect()
 }
 
 impl Inbox {
     fn new(size: usize) -> Self {
-        let queues = (0..size).map(|_| [VecDeque::new(), VecDeque::new()]).collect();
-        let state = Mutex::new(State { queues, events: 0, seen: 0 });
-        Self { state, changed: Condvar::new() }
+        let queues = (0..size)
+            .map(|_| [VecDeque::new(), VecDeque::new()])
+            .collect();
+        let state = Mutex::new(State {
+            queues,
+            events: 0,
+            seen: 0,
+        });
+        Self {
+            state,
+            changed: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,8 +98,13 @@ impl Inbox {
 impl MemTransport {
     fn new(rank: Rank, mesh: &Arc<Mesh>, patience: Duration) -> Self {
         let abort = mesh.aborts[rank.index()].clone();
-        let this =
-            Self { rank, mesh: Arc::clone(mesh), abort, patience, host: "localhost".to_owned() };
+        let this = Self {
+            rank,
+            mesh: Arc::clone(mesh),
+            abort,
+            patience,
+            host: "localhost".to_owned(),
+        };
         this.abort.on_raise(this.waker());
         this
     }
@@ -97,7 +117,11 @@ impl MemTransport {
     /// Acts out this rank's sudden death: every other rank learns of it.
     pub fn die(self) {
         let reason = "closed its connection without a goodbye".to_owned();
-        let failure = Failure { rank: self.rank, host: self.host, reason };
+        let failure = Failure {
+            rank: self.rank,
+            host: self.host,
+            reason,
+        };
         for (index, abort) in self.mesh.aborts.iter().enumerate() {
             if index != self.rank.index() {
                 abort.raise(failure.clone());

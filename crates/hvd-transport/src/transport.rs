@@ -144,6 +144,10 @@ pub trait Transport: Send {
     /// The error for a peer that outlasted this transport's patience.
     fn stalled(&self, peer: Rank) -> Error {
         let seconds = self.patience().as_secs();
-        Error::Stalled { rank: peer, host: self.host_of(peer).to_owned(), seconds }
+        Error::Stalled {
+            rank: peer,
+            host: self.host_of(peer).to_owned(),
+            seconds,
+        }
     }
 }

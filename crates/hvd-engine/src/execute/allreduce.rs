@@ -10,6 +10,7 @@ use hvd_wire::Operation;
 
 use super::{Context, Work};
 use crate::handle::Outcome;
+use crate::submit::averaged;
 
 pub(super) fn allreduce(
     context: &mut Context<'_>,
@@ -116,7 +117,7 @@ fn fused(
 
 fn factor_out(operation: &Operation, size: usize) -> f64 {
     match operation.reduce_op {
-        ReduceOp::Average => operation.postscale / size as f64,
+        ReduceOp::Average => averaged(operation.postscale, size),
         _ => operation.postscale,
     }
 }

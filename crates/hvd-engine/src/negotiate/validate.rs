@@ -28,23 +28,28 @@ pub(crate) struct Claim {
     pub(crate) request: Request,
 }
 
+/// Two ranks that do not agree on a property, and what each of them has.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error(
+    "{kind} of tensor `{name}`: ranks do not agree on the {what}: {first} has {first_value}, \
+     {other} has {other_value}"
+)]
+pub(crate) struct Disagreement {
+    kind: OpKind,
+    name: Arc<str>,
+    what: String,
+    first: Party,
+    first_value: String,
+    other: Party,
+    other_value: String,
+}
+
 /// Why a tensor cannot be processed although every rank asked for it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum Mismatch {
     /// Two ranks differ.
-    #[error(
-        "{kind} of tensor `{name}`: ranks do not agree on the {what}: {first} has {first_value}, \
-         {other} has {other_value}"
-    )]
-    Disagreement {
-        kind: OpKind,
-        name: Arc<str>,
-        what: String,
-        first: Party,
-        first_value: String,
-        other: Party,
-        other_value: String,
-    },
+    #[error(transparent)]
+    Disagreement(Box<Disagreement>),
     /// The operation needs every rank.
     #[error(
         "{kind} of tensor `{name}` is not supported while ranks have joined ({joined} now){hint}"
@@ -197,7 +202,7 @@ impl Check<'_> {
         other: &Claim,
         other_value: &impl fmt::Display,
     ) -> Mismatch {
-        Mismatch::Disagreement {
+        Mismatch::Disagreement(Box::new(Disagreement {
             kind: self.first.request.kind,
             name: Arc::clone(&self.first.request.name),
             what: what.to_owned(),
@@ -205,7 +210,7 @@ impl Check<'_> {
             first_value: first_value.to_string(),
             other: other.party.clone(),
             other_value: other_value.to_string(),
-        }
+        }))
     }
 }
 

@@ -10,17 +10,17 @@ use hvd_types::{DType, OpKind, Rank, Shape};
 
 /// One rank of a job.
 #[derive(Debug)]
-pub struct Job {
-    pub rank: Rank,
-    pub engine: Engine,
+pub(crate) struct Job {
+    pub(crate) rank: Rank,
+    pub(crate) engine: Engine,
 }
 
 impl Job {
-    pub fn start(&self, submission: Submission) -> Result<Handle> {
+    pub(crate) fn start(&self, submission: Submission) -> Result<Handle> {
         self.engine.submit(submission)
     }
 
-    pub fn finish(&self, handle: Handle) -> Result<Outcome> {
+    pub(crate) fn finish(&self, handle: Handle) -> Result<Outcome> {
         let completion = self.engine.completion(handle).expect("a live handle");
         self.engine.forget(handle);
         completion
@@ -28,32 +28,32 @@ impl Job {
             .expect("completion before the deadline")
     }
 
-    pub fn call(&self, submission: Submission) -> Result<Outcome> {
+    pub(crate) fn call(&self, submission: Submission) -> Result<Outcome> {
         self.finish(self.start(submission)?)
     }
 
     /// The rank as a number to compute with.
-    pub fn rank_number(&self) -> f32 {
+    pub(crate) fn rank_number(&self) -> f32 {
         f32::from(u16::try_from(self.rank.number()).expect("small jobs"))
-    }
-
-    /// Does nothing for a while.
-    pub fn pause(&self, time: Duration) {
-        let never = (Mutex::new(()), Condvar::new());
-        let guard = never.0.lock().unwrap();
-        drop(never.1.wait_timeout_while(guard, time, |()| true));
     }
 }
 
+/// Does nothing for a while.
+pub(crate) fn pause(time: Duration) {
+    let never = (Mutex::new(()), Condvar::new());
+    let guard = never.0.lock().unwrap();
+    drop(never.1.wait_timeout_while(guard, time, |()| true));
+}
+
 /// Runs `body` on every rank of a job of `size` and returns the results by rank.
-pub fn run<T: Send + 'static>(
+pub(crate) fn run<T: Send + 'static>(
     size: usize,
     body: impl Fn(&Job) -> T + Send + Sync + 'static,
 ) -> Vec<T> {
     run_with(size, &EngineOptions::default(), body)
 }
 
-pub fn run_with<T: Send + 'static>(
+pub(crate) fn run_with<T: Send + 'static>(
     size: usize,
     options: &EngineOptions,
     body: impl Fn(&Job) -> T + Send + Sync + 'static,
@@ -65,7 +65,7 @@ pub fn run_with<T: Send + 'static>(
 }
 
 /// As [`run`], but the rank `victim` dies instead of taking part. Results are the survivors'.
-pub fn run_until_death<T: Send + 'static>(
+pub(crate) fn run_until_death<T: Send + 'static>(
     size: usize,
     victim: Rank,
     body: impl Fn(&Job) -> T + Send + Sync + 'static,
@@ -88,11 +88,11 @@ fn job(rank: Rank, transport: Box<dyn Transport>, options: &EngineOptions) -> Jo
     let hosts = vec!["localhost".to_owned(); transport.size()];
     Job {
         rank,
-        engine: Engine::start(transport, hosts, options, drop).unwrap(),
+        engine: Engine::start(transport, hosts, options, |_, _| ()).unwrap(),
     }
 }
 
-pub fn source(values: &[f32]) -> Source {
+pub(crate) fn source(values: &[f32]) -> Source {
     Source::owned(
         values
             .iter()
@@ -102,12 +102,12 @@ pub fn source(values: &[f32]) -> Source {
 }
 
 /// A one-dimensional float32 tensor without a name.
-pub fn tensor(kind: OpKind, values: &[f32]) -> Submission {
+pub(crate) fn tensor(kind: OpKind, values: &[f32]) -> Submission {
     let shape = Shape::new([values.len() as u64]);
     Submission::new(kind, DType::Float32, shape, source(values))
 }
 
-pub fn floats(outcome: &Outcome) -> Vec<f32> {
+pub(crate) fn floats(outcome: &Outcome) -> Vec<f32> {
     let bytes = outcome
         .output
         .as_ref()

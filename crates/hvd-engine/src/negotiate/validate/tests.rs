@@ -210,7 +210,7 @@ fn the_order_of_the_checks_is_horovods() {
         "reduce operation",
         "device",
     ];
-    for skip in 0..order.len() {
+    for (skip, expected) in order.into_iter().enumerate() {
         let message = text(OpKind::Allreduce, |request| {
             if skip == 0 {
                 request.dtype = DType::Int8;
@@ -230,7 +230,7 @@ fn the_order_of_the_checks_is_horovods() {
             request.device = Device::Gpu(0);
         });
         assert!(
-            message.contains(&format!("agree on the {}:", order[skip])),
+            message.contains(&format!("agree on the {expected}:")),
             "{message}"
         );
     }

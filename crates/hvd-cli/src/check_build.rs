@@ -1,0 +1,66 @@
+//! `--check-build`: what this build can do, as three lists of boxes. A framework gets its cross when
+//! this release supports it and it is installed; it is not imported, so the answer is immediate.
+
+use std::fmt::Write as _;
+
+use crate::VERSION;
+
+/// Frameworks, their Python packages, and whether this release supports them.
+const FRAMEWORKS: [(&str, &str, Support); 3] = [
+    ("TensorFlow", "tensorflow", Support::Coming),
+    ("PyTorch", "torch", Support::Here),
+    ("MXNet", "mxnet", Support::Coming),
+];
+
+const CONTROLLERS: [(&str, bool); 2] = [("MPI", false), ("Gloo", true)];
+
+const OPERATIONS: [(&str, bool); 5] = [
+    ("NCCL", false),
+    ("DDL", false),
+    ("CCL", false),
+    ("MPI", false),
+    ("Gloo", true),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Support {
+    Here,
+    Coming,
+}
+
+/// The whole text; `is_installed` answers for Python packages.
+pub(crate) fn table(is_installed: &dyn Fn(&str) -> bool) -> String {
+    let frameworks = FRAMEWORKS
+        .map(|(name, package, support)| (name, support == Support::Here && is_installed(package)));
+    let mut text = format!("Horovod v{VERSION}:\n");
+    list(&mut text, "Frameworks", &frameworks);
+    list(&mut text, "Controllers", &CONTROLLERS);
+    list(&mut text, "Tensor Operations", &OPERATIONS);
+    text.push_str("\nTensorFlow and MXNet are coming in a later release.\n");
+    text.push_str("Gloo here is Horovod's own native transport, which answers to that name.\n");
+    text
+}
+
+fn list(text: &mut String, title: &str, boxes: &[(&str, bool)]) {
+    let _ = writeln!(text, "\nAvailable {title}:");
+    for (name, checked) in boxes {
+        let _ = writeln!(text, "    [{}] {name}", if *checked { 'X' } else { ' ' });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_supported_and_installed_frameworks_are_checked() {
+        let all = table(&|_| true);
+        assert!(all.starts_with(&format!("Horovod v{VERSION}:\n\nAvailable Frameworks:\n")));
+        assert!(
+            all.contains("    [X] PyTorch\n") && all.contains("    [ ] TensorFlow\n"),
+            "{all}"
+        );
+        assert!(table(&|_| false).contains("    [ ] PyTorch\n"));
+        assert_eq!(all.matches("[X] Gloo").count(), 2);
+    }
+}

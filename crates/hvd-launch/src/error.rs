@@ -1,0 +1,162 @@
+//! Everything that can keep a job from starting or from ending well, with the facts a user needs to
+//! act on it. What a worker did wrong is not an error of the launcher: that is a report, see
+//! [`crate::messages`].
+
+use std::{io, path::PathBuf, time::Duration};
+
+use hvd_types::Rank;
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a job could not be planned, started or finished.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The host list has no items at all.
+    #[error("the host list is empty; write `host:slots,host:slots`, e.g. `-H localhost:4`")]
+    NoHosts,
+    /// An item of the host list is not `host:slots`.
+    #[error(
+        "`{item}` in the host list is not `host:slots`: {problem}; write e.g. `-H localhost:4`"
+    )]
+    HostSyntax {
+        /// The item as written, without surrounding blanks.
+        item: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The same host is listed twice.
+    #[error(
+        "host `{host}` is listed more than once; list it once with all its slots, e.g. \
+         `{host}:{slots}`"
+    )]
+    DuplicateHost {
+        /// The name.
+        host: String,
+        /// The sum of its slots so far.
+        slots: u32,
+    },
+    /// More processes were asked for than the hosts have slots.
+    #[error(
+        "{wanted} processes do not fit: the hosts have {available} slots in all; lower `-np` to \
+         {available} or less, or give the hosts more slots"
+    )]
+    TooFewSlots {
+        /// Processes asked for.
+        wanted: u32,
+        /// Slots there are.
+        available: u32,
+    },
+    /// A host that is not this machine.
+    #[error(
+        "host `{host}` is not this machine, and starting processes on other machines is not \
+         possible yet; use `localhost` or this machine's name (`{this}`), e.g. `-H localhost:{slots}`"
+    )]
+    RemoteHost {
+        /// The name as written.
+        host: String,
+        /// This machine's name.
+        this: String,
+        /// Slots asked for on it.
+        slots: u32,
+    },
+    /// No file of that name was found.
+    #[error("cannot start `{command}`: {problem}")]
+    CommandNotFound {
+        /// The command's first word.
+        command: String,
+        /// Where was looked, or what is missing.
+        problem: &'static str,
+    },
+    /// The file exists but may not be executed.
+    #[error("cannot start `{command}`: {source}; is it a program, and may you execute it?")]
+    CommandNotExecutable {
+        /// The command's first word.
+        command: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Any other failure to start a worker.
+    #[error("cannot start rank {rank} (`{command}`): {source}")]
+    Spawn {
+        /// The rank that could not be started.
+        rank: Rank,
+        /// The command's first word.
+        command: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A directory or file of `--output-filename` cannot be made.
+    #[error("cannot create `{}` for --output-filename: {source}", path.display())]
+    OutputFile {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The phases before the workers run took too long.
+    #[error(
+        "the job did not start within {} s: still in phase `{phase}`; allow more with \
+         --start-timeout or HOROVOD_START_TIMEOUT", limit.as_secs()
+    )]
+    StartTimeout {
+        /// The phase that was under way.
+        phase: &'static str,
+        /// The budget.
+        limit: Duration,
+    },
+    /// The key-value store could not be started or used.
+    #[error(transparent)]
+    Rendezvous(#[from] hvd_rendezvous::Error),
+    /// The function to run could not be read.
+    #[error("cannot read the function to run from standard input: {source}")]
+    FunctionInput {
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A rank ended well but left no result.
+    #[error("rank {rank} ended without delivering the result of the function")]
+    ResultMissing {
+        /// The rank.
+        rank: Rank,
+    },
+    /// The results could not be handed to whoever started the job.
+    #[error("cannot hand over the results on file descriptor {fd}: {source}")]
+    Results {
+        /// Number of the descriptor.
+        fd: i32,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The operating system refused something the launcher itself needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps a refusal of the system; for `map_err`.
+    pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+
+    /// The exit status that belongs to it: 2 for what was asked wrongly, 126 and 127 as shells use
+    /// them for commands, else 1.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::NoHosts
+            | Self::HostSyntax { .. }
+            | Self::DuplicateHost { .. }
+            | Self::TooFewSlots { .. }
+            | Self::RemoteHost { .. } => 2,
+            Self::CommandNotExecutable { .. } => 126,
+            Self::CommandNotFound { .. } => 127,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The course of a job: what happens when, as a pure function of events and the clock. It starts
+//! no process and sends no signal; `job.rs` does what it says.
+//!
+//! ```text
+//! Running --a rank fails, or all have ended--> Grace --0.5 s--> Terminating --4 s--> Killing
+//!    \---a signal, or nobody reads the output any more----------^   \--second Ctrl-C--^
+//! ```
+//!
+//! * END-1 the first cause decides the exit status; later ones do not change it.
+//! * END-2 among ranks that failed before anything was sent to them, one that a signal killed is
+//!   preferred over one that exited with a code: the others usually fail because of it.
+//! * END-3 from the first failure to the last process less than [`GIVE_UP_AFTER`] passes.
+
+use std::time::{Duration, Instant};
+
+use hvd_types::Rank;
+
+/// How long survivors may take to notice and to raise their own errors. Leftovers of a job that
+/// ended well get it too, to clean up (Python's resource tracker removes shared memory then).
+pub(super) const GRACE: Duration = Duration::from_millis(500);
+
+/// When SIGKILL follows, counted from the first cause.
+pub(super) const KILL_AFTER: Duration = Duration::from_secs(4);
+
+/// When processes that do not even end by SIGKILL are left to the system.
+pub(super) const GIVE_UP_AFTER: Duration = Duration::from_millis(4900);
+
+/// How a worker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// By itself, with this exit code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+impl Outcome {
+    /// The exit status a shell would report for it.
+    pub(super) fn status(self) -> i32 {
+        match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) => 128 + signal,
+        }
+    }
+
+    fn is_failure(self) -> bool {
+        self != Self::Exited(0)
+    }
+}
+
+/// What the driver has to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Ask every process of the job to end.
+    Terminate,
+    /// End every process of the job.
+    Kill,
+    /// Stop waiting.
+    GiveUp,
+}
+
+/// Why the job is ending, or has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Every rank exited with 0.
+    Success,
+    /// A rank failed.
+    Failure(Rank, Outcome),
+    /// A signal asked for it.
+    Interrupted(i32),
+    /// Whoever read our output has gone.
+    ReaderGone,
+}
+
+impl Cause {
+    /// The exit status of the launcher.
+    pub(super) fn status(self) -> i32 {
+        match self {
+            Self::Success => 0,
+            Self::Failure(_, outcome) => outcome.status(),
+            Self::Interrupted(signal) => 128 + signal,
+            // What a shell reports of a program that wrote into a closed pipe.
+            Self::ReaderGone => 128 + libc::SIGPIPE,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Grace,
+    Terminating,
+    Killing,
+}
+
+/// The state of one job.
+#[derive(Debug)]
+pub(super) struct Course {
+    phase: Phase,
+    running: usize,
+    cause: Cause,
+    ending_since: Option<Instant>,
+}
+
+impl Course {
+    /// A job whose `ranks` workers all run.
+    pub(super) fn new(ranks: usize) -> Self {
+        Self {
+            phase: Phase::Running,
+            running: ranks,
+            cause: Cause::Success,
+            ending_since: None,
+        }
+    }
+
+    /// Workers that have not ended.
+    pub(super) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Why the job is ending.
+    pub(super) fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// A worker has ended.
+    pub(super) fn worker_ended(&mut self, rank: Rank, outcome: Outcome, now: Instant) {
+        self.running -= 1;
+        let untouched = matches!(self.phase, Phase::Running | Phase::Grace);
+        if outcome.is_failure() && untouched && self.is_better(outcome) {
+            self.cause = Cause::Failure(rank, outcome);
+        }
+        if self.phase == Phase::Running && (outcome.is_failure() || self.running == 0) {
+            self.begin(Phase::Grace, now);
+        }
+    }
+
+    /// Whether a failure explains more than what is known so far.
+    fn is_better(&self, outcome: Outcome) -> bool {
+        match self.cause {
+            Cause::Success => true,
+            Cause::Failure(_, Outcome::Exited(_)) => matches!(outcome, Outcome::Killed(_)),
+            _ => false,
+        }
+    }
+
+    /// A signal asks for the end; a second Ctrl-C does not wait any longer.
+    pub(super) fn interrupted(&mut self, signal: i32, now: Instant) -> Option<Action> {
+        let again = matches!(self.cause, Cause::Interrupted(_)) && signal == libc::SIGINT;
+        if again && self.phase == Phase::Terminating {
+            self.phase = Phase::Killing;
+            return Some(Action::Kill);
+        }
+        self.end_by(Cause::Interrupted(signal), now)
+    }
+
+    /// Nobody reads our output any more.
+    pub(super) fn reader_gone(&mut self, now: Instant) -> Option<Action> {
+        self.end_by(Cause::ReaderGone, now)
+    }
+
+    fn end_by(&mut self, cause: Cause, now: Instant) -> Option<Action> {
+        if self.cause == Cause::Success && self.running > 0 {
+            self.cause = cause;
+        }
+        if !matches!(self.phase, Phase::Running | Phase::Grace) {
+            return None;
+        }
+        self.begin(Phase::Terminating, now);
+        Some(Action::Terminate)
+    }
+
+    fn begin(&mut self, phase: Phase, now: Instant) {
+        self.phase = phase;
+        self.ending_since.get_or_insert(now);
+    }
+
+    /// When [`Self::tick`] has something to do next.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let patience = match self.phase {
+            Phase::Running => return None,
+            Phase::Grace => GRACE,
+            Phase::Terminating => KILL_AFTER,
+            Phase::Killing => GIVE_UP_AFTER,
+        };
+        Some(self.ending_since? + patience)
+    }
+
+    /// The clock says `now`.
+    pub(super) fn tick(&mut self, now: Instant) -> Option<Action> {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return None;
+        }
+        let (next, action) = match self.phase {
+            Phase::Running | Phase::Grace => (Phase::Terminating, Action::Terminate),
+            Phase::Terminating => (Phase::Killing, Action::Kill),
+            Phase::Killing => (Phase::Killing, Action::GiveUp),
+        };
+        self.phase = next;
+        Some(action)
+    }
+
+    /// Whether SIGKILL has been sent, so that newcomers get it too.
+    pub(super) fn is_killing(&self) -> bool {
+        self.phase == Phase::Killing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZERO: Rank = Rank::new(0);
+    const ONE: Rank = Rank::new(1);
+
+    fn at(start: Instant, milliseconds: u64) -> Instant {
+        start + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_rank_that_ends_well_does_not_end_the_job() {
+        let (mut course, start) = (Course::new(2), Instant::now());
+        course.worker_ended(ZERO, Outcome::Exited(0), start);
+        assert_eq!((course.deadline(), course.running()), (None, 1));
+        course.worker_ended(ONE, Outcome::Exited(0), at(start, 9));
+        assert_eq!(course.cause(), Cause::Success);
+        assert_eq!(
+            course.deadline(),
+            Some(at(start, 509)),
+            "leftovers get a moment, too"
+        );
+    }
+
+    #[test]
+    fn end_3_survivors_are_asked_then_ended_within_five_seconds() {
+        let (mut course, start) = (Course::new(3), Instant::now());
+        course.worker_ended(ONE, Outcome::Exited(3), start);
+        assert_eq!(course.tick(at(start, 499)), None);
+        assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
+        assert_eq!(course.tick(at(start, 3999)), None);
+        assert_eq!(course.tick(at(start, 4000)), Some(Action::Kill));
+        assert_eq!(course.tick(at(start, 4899)), None);
+        assert_eq!(course.tick(at(start, 4900)), Some(Action::GiveUp));
+    }
+
+    #[test]
+    fn end_2_a_rank_killed_in_the_window_explains_more_than_one_that_exited() {
+        let (mut course, start) = (Course::new(4), Instant::now());
+        course.worker_ended(ONE, Outcome::Exited(1), start);
+        course.worker_ended(ZERO, Outcome::Killed(11), at(start, 10));
+        course.worker_ended(Rank::new(2), Outcome::Killed(6), at(start, 20));
+        assert_eq!(course.cause(), Cause::Failure(ZERO, Outcome::Killed(11)));
+        assert_eq!(Outcome::Killed(11).status(), 139);
+    }
+
+    #[test]
+    fn end_2_what_we_killed_ourselves_explains_nothing() {
+        let (mut course, start) = (Course::new(2), Instant::now());
+        course.worker_ended(ONE, Outcome::Exited(7), start);
+        course.tick(at(start, 500));
+        course.worker_ended(ZERO, Outcome::Killed(15), at(start, 510));
+        assert_eq!(course.cause(), Cause::Failure(ONE, Outcome::Exited(7)));
+    }
+
+    #[test]
+    fn a_second_ctrl_c_does_not_wait() {
+        let (mut course, start) = (Course::new(2), Instant::now());
+        assert_eq!(
+            course.interrupted(libc::SIGINT, start),
+            Some(Action::Terminate)
+        );
+        assert_eq!(course.interrupted(libc::SIGTERM, at(start, 1)), None);
+        assert_eq!(
+            course.interrupted(libc::SIGINT, at(start, 2)),
+            Some(Action::Kill)
+        );
+        assert_eq!(course.interrupted(libc::SIGINT, at(start, 3)), None);
+        assert_eq!(course.cause(), Cause::Interrupted(libc::SIGINT));
+    }
+
+    #[test]
+    fn end_1_the_first_cause_wins() {
+        let (mut course, start) = (Course::new(2), Instant::now());
+        course.worker_ended(ZERO, Outcome::Exited(5), start);
+        assert_eq!(
+            course.interrupted(libc::SIGINT, at(start, 1)),
+            Some(Action::Terminate)
+        );
+        assert_eq!(course.reader_gone(at(start, 2)), None);
+        assert_eq!(course.cause(), Cause::Failure(ZERO, Outcome::Exited(5)));
+        let mut course = Course::new(1);
+        assert_eq!(course.reader_gone(start), Some(Action::Terminate));
+        course.worker_ended(ZERO, Outcome::Killed(15), at(start, 1));
+        assert_eq!(course.cause(), Cause::ReaderGone);
+    }
+}

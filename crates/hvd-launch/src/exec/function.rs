@@ -1,0 +1,87 @@
+//! The launcher's part in `horovod.run()`: the function comes in on standard input and is stored
+//! for the workers; after a successful job the results leave through an inherited pipe.
+//!
+//! ```text
+//! results pipe, per rank in order:  length u64 little-endian | that many bytes
+//! ```
+//!
+//! What the bytes mean is known only to the Python at both ends.
+
+use std::{io, os::fd::AsFd};
+
+use hvd_rendezvous::Server;
+use hvd_types::Rank;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::unix::pipe::{Receiver, Sender},
+};
+
+use super::os;
+use crate::{Error, Result};
+
+/// Key of the function in the store.
+const FUNCTION: &str = "runfunc/func";
+
+/// The largest function that is accepted, with all it has captured; the store takes no larger
+/// values either.
+const FUNCTION_LIMIT: u64 = 255 << 20;
+
+/// Reads the function from standard input and stores it.
+pub(super) async fn store_function(server: &Server) -> Result<()> {
+    let blob = read_input()
+        .await
+        .map_err(|source| Error::FunctionInput { source })?;
+    server.put(FUNCTION, &blob)?;
+    Ok(())
+}
+
+async fn read_input() -> io::Result<Vec<u8>> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut blob = Vec::new();
+    let pipe = Receiver::from_owned_fd(input)?;
+    let length = pipe.take(FUNCTION_LIMIT + 1).read_to_end(&mut blob).await?;
+    if length as u64 > FUNCTION_LIMIT {
+        return Err(io::Error::other(
+            "the function and what it captured exceed 255 MiB",
+        ));
+    }
+    Ok(blob)
+}
+
+/// The pipe that gets the results.
+pub(super) struct Results {
+    number: i32,
+    pipe: Sender,
+}
+
+impl Results {
+    /// Takes over the inherited pipe; fails if its other end is gone already.
+    pub(super) fn open(number: i32) -> Result<Self> {
+        let refused = |source| Error::Results { fd: number, source };
+        let pipe = os::take_inherited(number).map_err(refused)?;
+        let mut state = [PollFd::new(&pipe, PollFlags::empty())];
+        poll(&mut state, Some(&Timespec::default())).map_err(|error| refused(error.into()))?;
+        if state[0].revents().contains(PollFlags::ERR) {
+            return Err(refused(io::ErrorKind::BrokenPipe.into()));
+        }
+        let pipe = Sender::from_owned_fd(pipe).map_err(refused)?;
+        Ok(Self { number, pipe })
+    }
+
+    /// Writes the results of all ranks.
+    pub(super) async fn write(mut self, server: &Server, ranks: usize) -> Result<()> {
+        for rank in (0..ranks).map(Rank::from_index) {
+            let key = format!("runfunc_result/{rank}");
+            let result = server.get(&key).ok_or(Error::ResultMissing { rank })?;
+            let refused = |source| Error::Results {
+                fd: self.number,
+                source,
+            };
+            let length = (result.len() as u64).to_le_bytes();
+            self.pipe.write_all(&length).await.map_err(refused)?;
+            self.pipe.write_all(&result).await.map_err(refused)?;
+        }
+        Ok(())
+    }
+}

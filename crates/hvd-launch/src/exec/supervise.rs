@@ -1,0 +1,211 @@
+//! Keeper and driver: two processes, so that one is always left to clean up.
+//!
+//! ```text
+//! keeper   the process the user started: passes signals on, waits, returns the exit status
+//!   driver   does the work, in a process group of its own
+//!     workers  one process group each; killed by the kernel when the driver dies
+//! ```
+//!
+//! * KEEP-1 driver killed: the kernel kills the workers; what they leave is adopted by the keeper,
+//!   which kills it.
+//! * KEEP-2 keeper killed: the kernel sends the driver SIGTERM, and it ends the job as usual.
+//! * KEEP-3 the driver's own group keeps Ctrl-C and `kill -9` of the user's group away from it: the
+//!   former reaches it once, through the keeper, the latter not at all.
+//! * KEEP-4 both killed at the same instant, each by its number: the kernel kills the workers, but
+//!   not what they have started.
+//! * KEEP-5 a signal that was ignored when the launcher was started (`nohup`) stays ignored.
+
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, getppid, kill_process,
+    set_child_subreaper, set_parent_process_death_signal, setpgid, waitid, waitpid,
+};
+
+use super::{
+    driver,
+    interrupts::Interrupts,
+    os::{self, SignalSet},
+    tree,
+};
+use crate::{Error, JobSpec, Result, messages};
+
+/// What ends a job from outside.
+const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// How long the last sweep waits for killed processes to go.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// Runs a job to its end and returns the exit status for this process. Says on stderr what went
+/// wrong.
+///
+/// Must be called by the only thread of the process, because it forks.
+pub fn launch(spec: &JobSpec) -> i32 {
+    keep(spec).unwrap_or_else(|error| complain(&error))
+}
+
+fn complain(error: &Error) -> i32 {
+    say(&format!("{}{error}\n", messages::SPEAKER));
+    error.exit_code()
+}
+
+fn say(text: &str) {
+    // Nothing is left to be done if even stderr is gone.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn keep(spec: &JobSpec) -> Result<i32> {
+    let heeded: Vec<i32> = ENDING
+        .into_iter()
+        .filter(|&signal| !os::is_ignored(signal))
+        .collect();
+    let watched = SignalSet::new(&[heeded.as_slice(), &[libc::SIGCHLD]].concat());
+    // Where SIGCHLD is ignored, exit statuses are lost.
+    os::set_default(libc::SIGCHLD);
+    let mask = watched.block();
+    let result = fork_driver(spec, &heeded, &mask).map(|keeper| keeper.watch(&watched));
+    mask.restore();
+    result
+}
+
+fn fork_driver(spec: &JobSpec, heeded: &[i32], mask: &SignalSet) -> Result<Keeper> {
+    let me = getpid();
+    set_child_subreaper(Some(me)).map_err(system("adopt orphans"))?;
+    if spec.function.is_used() {
+        follow(getppid())?;
+    }
+    let strangers = if has_children() {
+        tree::children(me)
+    } else {
+        HashSet::new()
+    };
+    let driver = os::fork(|| drive(spec, heeded, mask, me)).map_err(Error::system("fork"))?;
+    Ok(Keeper {
+        me,
+        driver,
+        strangers,
+    })
+}
+
+fn system(what: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
+    move |error| Error::System {
+        what,
+        source: error.into(),
+    }
+}
+
+/// Asks for SIGTERM at the death of `parent`, which may be dead already.
+fn follow(parent: Option<Pid>) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(system("follow the parent"))?;
+    if getppid() == parent {
+        return Ok(());
+    }
+    Err(system("follow the parent")(rustix::io::Errno::SRCH))
+}
+
+fn has_children() -> bool {
+    let looking = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::All, looking).is_ok()
+}
+
+/// The process the user started.
+struct Keeper {
+    me: Pid,
+    driver: Pid,
+    /// Children this process had before; they are none of the job's business.
+    strangers: HashSet<i32>,
+}
+
+impl Keeper {
+    fn watch(&self, watched: &SignalSet) -> i32 {
+        loop {
+            match watched.wait(None) {
+                Some(libc::SIGCHLD) => {
+                    if let Ok(Some((_, status))) = waitpid(Some(self.driver), WaitOptions::NOHANG) {
+                        return self.clean_up(status);
+                    }
+                }
+                Some(signal) => {
+                    if let Some(signal) = Signal::from_named_raw(signal) {
+                        // The driver is not reaped yet, so the number is still its own.
+                        let _ = kill_process(self.driver, signal);
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn clean_up(&self, status: WaitStatus) -> i32 {
+        sweep(self.me, &self.strangers);
+        if let Some(code) = status.exit_status() {
+            return code;
+        }
+        let signal = status.terminating_signal().unwrap_or(libc::SIGKILL);
+        say(&messages::driver_killed(signal));
+        128 + signal
+    }
+}
+
+/// Kills and reaps everything below `root` that is no stranger. Repeats whenever a child has ended:
+/// its children may have become visible by that.
+fn sweep(root: Pid, strangers: &HashSet<i32>) {
+    let child_ended = SignalSet::new(&[libc::SIGCHLD]);
+    let mask = child_ended.block();
+    let deadline = Instant::now() + SWEEP;
+    while has_children() {
+        for child in tree::children(root).difference(strangers) {
+            let _ = waitpid(Pid::from_raw(*child), WaitOptions::NOHANG);
+        }
+        let left = tree::descendants(root, strangers);
+        let now = Instant::now();
+        if left.is_empty() || now > deadline {
+            break;
+        }
+        tree::signal_all(left, Signal::KILL);
+        child_ended.wait(Some(deadline - now));
+    }
+    mask.restore();
+}
+
+/// All of the driver's life.
+fn drive(spec: &JobSpec, heeded: &[i32], mask: &SignalSet, keeper: Pid) -> i32 {
+    let result = settle(keeper).and_then(|()| work(spec, heeded, mask));
+    sweep(getpid(), &HashSet::new());
+    result.unwrap_or_else(|error| complain(&error))
+}
+
+/// Makes the forked process a driver.
+fn settle(keeper: Pid) -> Result<()> {
+    setpgid(None, None).map_err(system("form a process group"))?;
+    follow(Some(keeper))?;
+    set_child_subreaper(Some(getpid())).map_err(system("adopt orphans"))?;
+    // `pkill -9 horovodrun` is meant for the keeper. Losing the name would only be a pity.
+    let _ = rustix::thread::set_name(c"hvd-driver");
+    // A handler of the program we live in, an interpreter perhaps, must not run in this process.
+    ENDING
+        .into_iter()
+        .filter(|&signal| !os::is_ignored(signal))
+        .for_each(os::set_default);
+    Ok(())
+}
+
+fn work(spec: &JobSpec, heeded: &[i32], mask: &SignalSet) -> Result<i32> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::system("start the runtime"))?;
+    runtime.block_on(async {
+        let mut interrupts = Interrupts::listen(heeded)?;
+        // What arrived since the fork is delivered now.
+        mask.restore();
+        // In the background of a terminal with `stty tostop`, writing would stop us. Blocked and
+        // not ignored: workers start with an empty mask, but would inherit the ignoring.
+        SignalSet::new(&[libc::SIGTTOU]).block();
+        driver::run(spec, &mut interrupts).await
+    })
+}

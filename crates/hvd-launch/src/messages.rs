@@ -1,0 +1,178 @@
+//! Every sentence of the launcher that people read or match on, in one place. Pure text; who says
+//! it and when is decided in `exec/`.
+
+use std::{fmt::Write as _, time::Duration};
+
+use hvd_types::{Placement, Rank};
+
+use crate::exec::Outcome;
+
+/// What every line of the launcher itself begins with.
+pub(crate) const SPEAKER: &str = "horovodrun: ";
+
+/// A worker's end in words.
+pub(crate) fn outcome(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Exited(code) => format!("exited with code {code}"),
+        Outcome::Killed(signal) => {
+            format!("was killed by signal {signal} ({})", signal_name(signal))
+        }
+    }
+}
+
+/// Said as soon as it is clear which rank failed first, while others still run.
+pub(crate) fn ending_others(failed: &Placement, outcome_of: Outcome, others: usize) -> String {
+    let ranks = if others == 1 {
+        "the other rank"
+    } else {
+        "the other ranks"
+    };
+    let what = outcome(outcome_of);
+    format!(
+        "rank {} on {} {what}; ending {ranks}",
+        failed.rank, failed.hostname
+    )
+}
+
+/// The last word about a failed job: who, where, how, and the end of what it wrote to stderr.
+pub(crate) fn failure_report(failed: &Placement, outcome_of: Outcome, tail: &[String]) -> String {
+    let Placement { rank, hostname, .. } = failed;
+    let mut text = format!(
+        "{SPEAKER}the job failed: rank {rank} on {hostname} {}\n",
+        outcome(outcome_of)
+    );
+    if outcome_of == Outcome::Killed(libc::SIGKILL) {
+        text.push_str(SPEAKER);
+        text.push_str("SIGKILL often means that the machine ran out of memory\n");
+    }
+    if tail.is_empty() {
+        let _ = writeln!(text, "{SPEAKER}rank {rank} wrote nothing to stderr");
+        return text;
+    }
+    let _ = writeln!(text, "{SPEAKER}last lines of rank {rank}'s stderr:");
+    for line in tail {
+        let _ = writeln!(text, "  | {line}");
+    }
+    text
+}
+
+/// Said when a signal asked the launcher to end the job.
+pub(crate) fn interrupted(signal: i32, running: usize) -> String {
+    let ranks = if running == 1 {
+        "1 rank"
+    } else {
+        &format!("{running} ranks")
+    };
+    format!("{}: ending {ranks}", signal_name(signal))
+}
+
+/// Said when processes survive even SIGKILL for a while.
+pub(crate) fn given_up(pids: &[i32]) -> String {
+    format!("processes {pids:?} do not end even after SIGKILL; leaving them to the system")
+}
+
+/// Said by the keeper when the driver was killed.
+pub(crate) fn driver_killed(signal: i32) -> String {
+    format!(
+        "{SPEAKER}the launcher's own process was killed by signal {signal} ({}); \
+         all processes of the job were ended\n",
+        signal_name(signal)
+    )
+}
+
+/// Said once per file that cannot be written any more.
+pub(crate) fn file_failed(path: &std::path::Path, error: &std::io::Error) -> String {
+    format!(
+        "cannot write `{}`: {error}; the job goes on, its output is still shown here, but this \
+         file is incomplete",
+        path.display()
+    )
+}
+
+/// One line of the plan.
+pub(crate) fn planned(placement: &Placement) -> String {
+    let Placement {
+        rank,
+        size,
+        local_rank,
+        local_size,
+        cross_rank,
+        cross_size,
+        hostname,
+    } = placement;
+    format!(
+        "plan: rank {rank} of {size} on {hostname}, local rank {local_rank} of {local_size}, \
+         cross rank {cross_rank} of {cross_size}"
+    )
+}
+
+/// Said when a worker runs.
+pub(crate) fn started(rank: Rank, pid: i32) -> String {
+    format!("rank {rank} runs as process {pid}")
+}
+
+/// Said when a worker has ended, with the job's age.
+pub(crate) fn ended(rank: Rank, outcome_of: Outcome, age: Duration) -> String {
+    format!(
+        "rank {rank} {} after {:.3} s",
+        outcome(outcome_of),
+        age.as_secs_f64()
+    )
+}
+
+/// Said when a phase of the start is over.
+pub(crate) fn phase_done(phase: &str, took: Duration) -> String {
+    format!("phase {phase}: {:.3} s", took.as_secs_f64())
+}
+
+/// The name of a signal as people know it.
+pub(crate) fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGVTALRM => "SIGVTALRM",
+        libc::SIGPROF => "SIGPROF",
+        libc::SIGIO => "SIGIO",
+        libc::SIGPWR => "SIGPWR",
+        libc::SIGSYS => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_names_rank_host_end_and_last_words() {
+        let placement = Placement::alone();
+        let tail = ["Traceback:".to_owned(), "ValueError: x".to_owned()];
+        assert_eq!(
+            failure_report(&placement, Outcome::Exited(3), &tail),
+            "horovodrun: the job failed: rank 0 on localhost exited with code 3\n\
+             horovodrun: last lines of rank 0's stderr:\n  | Traceback:\n  | ValueError: x\n"
+        );
+        assert_eq!(
+            failure_report(&placement, Outcome::Killed(libc::SIGSEGV), &[]),
+            "horovodrun: the job failed: rank 0 on localhost was killed by signal 11 (SIGSEGV)\n\
+             horovodrun: rank 0 wrote nothing to stderr\n"
+        );
+        assert!(failure_report(&placement, Outcome::Killed(9), &[]).contains("out of memory"));
+    }
+}

@@ -1,0 +1,72 @@
+//! What is to be launched, fully checked: the value a command line, a Python call or a test hands
+//! to [`crate::launch`]. Plain data; decides nothing.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use hvd_types::Placement;
+
+/// One job: the command, where its ranks go, and how it is to be shown.
+#[derive(Debug, Clone)]
+pub struct JobSpec {
+    /// The command and its arguments, started without a shell. Never empty.
+    pub command: Vec<String>,
+    /// One entry per rank, in the order of ranks.
+    pub placements: Vec<Placement>,
+    /// The environment the launcher itself was started with.
+    pub inherited: Vec<(OsString, OsString)>,
+    /// Variables that options set; they beat the inherited ones.
+    pub exports: Vec<(String, String)>,
+    /// What happens to the workers' output.
+    pub output: OutputOptions,
+    /// Budget for everything before the workers run.
+    pub start_timeout: Duration,
+    /// How much the launcher says about its own doings.
+    pub verbosity: Verbosity,
+    /// Set when the command runs a Python function that travels through the key-value store.
+    pub function: FunctionMode,
+}
+
+/// What happens to the workers' output, apart from going to the console.
+#[derive(Debug, Clone, Default)]
+pub struct OutputOptions {
+    /// Directory that gets a file per rank and stream.
+    pub directory: Option<PathBuf>,
+    /// Whether lines carry the time.
+    pub stamp: Stamp,
+}
+
+/// Whether forwarded lines carry the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stamp {
+    /// Only rank and stream.
+    #[default]
+    Without,
+    /// The local time in front of rank and stream.
+    LocalTime,
+}
+
+/// How much the launcher says about its own doings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verbosity {
+    /// Only failures.
+    #[default]
+    Quiet,
+    /// The plan, process ids, ends and times as well.
+    Verbose,
+}
+
+/// How `horovod.run()` passes a function in and results out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FunctionMode {
+    /// Whether standard input holds the function, to be stored for the workers.
+    pub input: bool,
+    /// The inherited pipe that gets the results of all ranks after a successful job.
+    pub results: Option<i32>,
+}
+
+impl FunctionMode {
+    /// Whether this job was started by a program that must not be outlived.
+    pub(crate) fn is_used(self) -> bool {
+        self.input || self.results.is_some()
+    }
+}

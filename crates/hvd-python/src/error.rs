@@ -1,0 +1,61 @@
+//! Errors become exceptions here, and nowhere else.
+//!
+//! Wrong arguments and wrong settings are `ValueError`; an operation that failed is
+//! `horovod.common.exceptions.HorovodInternalError`, which elastic training recovers from.
+
+use hvd_engine::ErrorClass;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+/// This crate's results.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// Whatever can go wrong behind the module's functions.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Engine(#[from] hvd_engine::Error),
+    #[error(transparent)]
+    Transport(#[from] hvd_transport::Error),
+    #[error(transparent)]
+    Config(#[from] hvd_config::Error),
+    #[error(transparent)]
+    Store(#[from] hvd_transport::StoreError),
+    #[error(transparent)]
+    UnknownCode(#[from] hvd_types::UnknownCode),
+    #[error("handle {0} is unknown; it was never given out or has been waited for already")]
+    UnknownHandle(u64),
+    #[error("{0} needs an initialized horovod; call hvd.init() first")]
+    NotInitialized(&'static str),
+    #[error(transparent)]
+    Python(#[from] PyErr),
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match error {
+            Error::Python(error) => error,
+            Error::Engine(error) if error.class() != ErrorClass::InvalidArgument => internal(text),
+            Error::Transport(_) | Error::Store(_) => internal(text),
+            Error::Engine(_)
+            | Error::Config(_)
+            | Error::UnknownCode(_)
+            | Error::UnknownHandle(_)
+            | Error::NotInitialized(_) => PyValueError::new_err(text),
+        }
+    }
+}
+
+/// `HorovodInternalError`, or its base class if the Python package is not whole.
+fn internal(text: String) -> PyErr {
+    Python::attach(|py| {
+        let class = py
+            .import("horovod.common.exceptions")
+            .and_then(|module| module.getattr("HorovodInternalError"));
+        match class.and_then(|class| class.call1((text.clone(),))) {
+            Ok(exception) => PyErr::from_value(exception),
+            Err(_) => PyRuntimeError::new_err(text),
+        }
+    })
+}

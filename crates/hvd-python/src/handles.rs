@@ -1,0 +1,87 @@
+//! Handles from Python's side: poll, wait, and what the engine allocated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hvd_engine::{Buffer, Completion, Handle, Outcome};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::error::{Error, Result};
+use crate::session::{self, Session};
+
+/// How long a wait goes on before Python may handle a signal such as Ctrl-C. Completion ends the
+/// wait at once; this does not delay it.
+const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+
+/// A result that the engine allocated.
+#[pyclass(frozen, module = "horovod._core")]
+pub(crate) struct Output {
+    memory: Buffer,
+    shape: Vec<u64>,
+    received_splits: Vec<u64>,
+}
+
+#[pymethods]
+impl Output {
+    #[getter]
+    fn address(&self) -> usize {
+        self.memory.as_slice().as_ptr().expose_provenance()
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.memory.as_slice().len()
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    #[getter]
+    fn received_splits(&self) -> Vec<u64> {
+        self.received_splits.clone()
+    }
+}
+
+/// Whether the operation has ended.
+#[pyfunction]
+pub(crate) fn poll(handle: u64) -> PyResult<bool> {
+    Ok(find(handle)?.1.is_done())
+}
+
+/// Waits for an operation and forgets its handle.
+#[pyfunction]
+pub(crate) fn wait(py: Python<'_>, handle: u64) -> PyResult<Option<Output>> {
+    let (session, completion) = find(handle)?;
+    let result = loop {
+        if let Some(result) = py.detach(|| completion.wait(SIGNAL_CHECK)) {
+            break result;
+        }
+        py.check_signals()?;
+    };
+    session.engine.forget(Handle(handle));
+    Ok(output(result.map_err(Error::from)?))
+}
+
+fn find(handle: u64) -> Result<(Arc<Session>, Arc<Completion>)> {
+    let session = session::current().map_err(|_| Error::UnknownHandle(handle))?;
+    let completion = session.engine.completion(Handle(handle));
+    let completion = completion.ok_or(Error::UnknownHandle(handle))?;
+    Ok((session, completion))
+}
+
+fn output(outcome: Outcome) -> Option<Output> {
+    let Outcome {
+        output,
+        shape,
+        received_splits,
+    } = outcome;
+    let memory = output?;
+    Some(Output {
+        memory,
+        shape: shape.dimensions().to_vec(),
+        received_splits,
+    })
+}

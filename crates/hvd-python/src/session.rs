@@ -1,0 +1,185 @@
+//! The one engine of this process: joined by `init`, left by `shutdown`, forgotten after `fork`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use hvd_config::{Environment, WorkerConfig};
+use hvd_engine::{Engine, EngineOptions, Farewell};
+use hvd_transport::{Mesh, Transport};
+use hvd_types::Placement;
+use pyo3::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::logging;
+
+/// An initialized horovod.
+pub(crate) struct Session {
+    pub(crate) engine: Engine,
+    placement: Placement,
+    homogeneous: bool,
+}
+
+static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
+
+/// Held while joining or leaving, so that two threads do not do both at once.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// How often this process has joined a job: ranks that join together have the same number.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// The session, for an operation of the given name.
+pub(crate) fn current() -> Result<Arc<Session>> {
+    let session = SESSION.read().unwrap_or_else(PoisonError::into_inner);
+    session
+        .clone()
+        .ok_or(Error::Engine(hvd_engine::Error::NotInitialized))
+}
+
+/// Joins the job described by the environment.
+#[pyfunction]
+pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
+    Ok(py.detach(join)?)
+}
+
+fn join() -> Result<()> {
+    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    if current().is_ok() {
+        return Ok(());
+    }
+    let config = WorkerConfig::read(&Environment::of_process())?;
+    logging::install(&config);
+    let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
+    let mesh = hvd_transport::connect(&config, generation)?;
+    let session = start(config, mesh)?;
+    *SESSION.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(session));
+    Ok(())
+}
+
+fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
+    let Mesh {
+        transport,
+        lifeline,
+        hosts,
+        note,
+        ..
+    } = mesh;
+    if let Some(note) = note {
+        tracing::warn!("{note}");
+    }
+    let homogeneous = is_balanced(&hosts);
+    let options = EngineOptions {
+        fusion_threshold: config.fusion_threshold,
+        cache_capacity: config.cache_capacity,
+        cycle_time: config.cycle_time,
+    };
+    let farewell = move |end, transport: Box<dyn Transport>| {
+        // Others hear of the culprit before they see our connections close; and the lifeline,
+        // whose drop says goodbye, goes last, so that deaths are noticed until then.
+        if let (Farewell::Failed(failure), Some(lifeline)) = (end, &lifeline) {
+            lifeline.report(failure);
+        }
+        drop(transport);
+        drop(lifeline);
+    };
+    let engine = Engine::start(transport, hosts, &options, farewell)?;
+    Ok(Session {
+        engine,
+        placement: config.placement,
+        homogeneous,
+    })
+}
+
+/// Whether every host has the same number of ranks.
+fn is_balanced(hosts: &[String]) -> bool {
+    let on_host = |host: &String| hosts.iter().filter(|&other| other == host).count();
+    let first = hosts.first().map_or(0, on_host);
+    hosts.iter().all(|host| on_host(host) == first)
+}
+
+/// Leaves the job, together with all other ranks.
+#[pyfunction]
+pub(crate) fn shutdown(py: Python<'_>) {
+    py.detach(|| {
+        let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = SESSION
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(session) = session {
+            session.engine.shutdown();
+        }
+    });
+}
+
+/// Forgets the parent's engine in a forked child: its thread does not exist here, so it can
+/// neither be used nor shut down.
+#[pyfunction]
+pub(crate) fn after_fork_in_child() {
+    let session = SESSION
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    #[expect(
+        clippy::mem_forget,
+        reason = "dropping it would wait for a thread that is not there"
+    )]
+    std::mem::forget(session);
+}
+
+/// Whether `init` has been called, and `shutdown` has not.
+#[pyfunction]
+pub(crate) fn is_initialized() -> bool {
+    current().is_ok()
+}
+
+/// Whether every host of the job has the same number of ranks.
+#[pyfunction]
+pub(crate) fn is_homogeneous() -> PyResult<bool> {
+    Ok(known("is_homogeneous()")?.homogeneous)
+}
+
+/// What moves the bytes of this job.
+#[pyfunction]
+pub(crate) fn transport() -> PyResult<&'static str> {
+    Ok(known("transport()")?.engine.transport_kind())
+}
+
+fn known(question: &'static str) -> Result<Arc<Session>> {
+    current().map_err(|_| Error::NotInitialized(question))
+}
+
+/// Number of this process in the job.
+#[pyfunction]
+pub(crate) fn rank() -> PyResult<u32> {
+    Ok(known("rank()")?.placement.rank.number())
+}
+
+/// Number of this process on its host.
+#[pyfunction]
+pub(crate) fn local_rank() -> PyResult<u32> {
+    Ok(known("local_rank()")?.placement.local_rank)
+}
+
+/// Position of this host among those with a process of the same local rank.
+#[pyfunction]
+pub(crate) fn cross_rank() -> PyResult<u32> {
+    Ok(known("cross_rank()")?.placement.cross_rank)
+}
+
+/// Number of processes in the job.
+#[pyfunction]
+pub(crate) fn size() -> PyResult<u32> {
+    Ok(known("size()")?.placement.size)
+}
+
+/// Number of processes on this host.
+#[pyfunction]
+pub(crate) fn local_size() -> PyResult<u32> {
+    Ok(known("local_size()")?.placement.local_size)
+}
+
+/// Number of hosts with a process of the same local rank.
+#[pyfunction]
+pub(crate) fn cross_size() -> PyResult<u32> {
+    Ok(known("cross_size()")?.placement.cross_size)
+}

@@ -1,0 +1,139 @@
+//! A worker's connection to the launcher's store. One request at a time; the answer may take as
+//! long as the request allows, and a little more for the way.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use hvd_types::Rank;
+
+use crate::deadline::{self, Timed};
+use crate::protocol::{Answer, Request};
+use crate::{Error, JobKey, Purpose, Result, Store, frame, handshake};
+
+/// How much later than asked an answer may arrive before the store counts as lost.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// An authenticated connection to a [`crate::Server`].
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    local_ip: IpAddr,
+}
+
+impl Client {
+    /// Connects to the store at a host name or address and proves knowledge of the job key, all
+    /// within `timeout`.
+    pub fn connect(addr: &str, port: u16, key: &JobKey, timeout: Duration) -> Result<Self> {
+        let end = deadline::after(timeout);
+        let stream = open(addr, port, end)?;
+        stream
+            .set_nodelay(true)
+            .map_err(Error::io("connecting to the key-value store"))?;
+        handshake::connect(&mut Timed::new(&stream, end), key, Purpose::Store)?;
+        let local = stream
+            .local_addr()
+            .map_err(Error::io("reading a socket's own address"))?;
+        Ok(Self {
+            stream,
+            local_ip: local.ip(),
+        })
+    }
+
+    /// This host's address as seen on the way to the store; other hosts of the job can usually
+    /// reach it too.
+    pub fn local_ip(&self) -> IpAddr {
+        self.local_ip
+    }
+
+    fn ask(&mut self, request: &Request<'_>, timeout: Duration) -> Result<Answer> {
+        let end = deadline::after(timeout.saturating_add(GRACE));
+        let mut stream = Timed::new(&self.stream, end);
+        frame::write(&mut stream, &request.encode())?;
+        match frame::read(&mut stream, frame::LIMIT)? {
+            Some(message) => Answer::decode(&message),
+            None => Err(Error::Stopped),
+        }
+    }
+}
+
+/// Tries the addresses of a host in turn.
+fn open(addr: &str, port: u16, end: Instant) -> Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = (addr, port)
+        .to_socket_addrs()
+        .map_err(Error::io("looking up the host of the key-value store"))?
+        .collect();
+    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in addresses {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            failure = io::ErrorKind::TimedOut.into();
+            break;
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(Error::io("connecting to the key-value store")(failure))
+}
+
+/// Errors that any request may end with.
+fn refuse(answer: Answer) -> Error {
+    match answer {
+        Answer::Refused(text) => Error::Refused(text),
+        Answer::Stopped => Error::Stopped,
+        _ => Error::Malformed("the answer does not fit the request"),
+    }
+}
+
+impl Store for Client {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        match self.ask(&Request::Put { key, value }, GRACE)? {
+            Answer::Done => Ok(()),
+            other => Err(refuse(other)),
+        }
+    }
+
+    fn get(&mut self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
+        match self.ask(&Request::Get { key, timeout }, timeout)? {
+            Answer::Value(value) => Ok(value),
+            Answer::TimedOut => Err(Error::TimedOut {
+                key: key.to_owned(),
+                seconds: timeout.as_secs(),
+            }),
+            other => Err(refuse(other)),
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        scope: &str,
+        rank: Rank,
+        size: usize,
+        value: &[u8],
+        timeout: Duration,
+    ) -> Result<Vec<Vec<u8>>> {
+        let count = u32::try_from(size)
+            .map_err(|_| Error::Refused(format!("{size} ranks are more than a job can have")))?;
+        let request = Request::Exchange {
+            scope,
+            rank,
+            size: count,
+            value,
+            timeout,
+        };
+        match self.ask(&request, timeout)? {
+            Answer::Values(values) if values.len() == size => {
+                Ok(std::sync::Arc::unwrap_or_clone(values))
+            }
+            Answer::Missing(missing) => Err(Error::MissingRanks {
+                scope: scope.to_owned(),
+                missing,
+                size,
+                seconds: timeout.as_secs(),
+            }),
+            other => Err(refuse(other)),
+        }
+    }
+}

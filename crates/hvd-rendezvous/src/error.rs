@@ -1,0 +1,144 @@
+//! What can go wrong when the ranks of a job meet.
+
+use std::fmt;
+use std::io;
+
+use hvd_types::Rank;
+
+/// This crate's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a meeting failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused something, or a connection ended.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No source of random bytes.
+    #[error("the system gave no random bytes for the job key: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The text form of a job key is damaged.
+    #[error(
+        "the job key in `_HOROVOD_SECRET_KEY` is not 64 hexadecimal digits; it is set by horovodrun"
+    )]
+    MalformedKey,
+    /// The other end of a connection is some other program.
+    #[error("the other end of the connection does not speak horovod's protocol")]
+    NotHorovod,
+    /// The other end of a connection is another release.
+    #[error(
+        "the other end speaks version {theirs} of the protocol and this process version {ours}; \
+         install the same horovod release on all hosts"
+    )]
+    Version {
+        /// This build's version.
+        ours: u8,
+        /// The other end's.
+        theirs: u8,
+    },
+    /// The other end of a connection does not know the job key.
+    #[error(
+        "the other end of the connection does not know the key of this job; does it belong to another job?"
+    )]
+    WrongKey,
+    /// A message claims to be longer than anything that is ever sent.
+    #[error("a message of {length} bytes exceeds the limit of {limit}")]
+    TooLong {
+        /// The length that was claimed or asked for.
+        length: u64,
+        /// The most that is allowed.
+        limit: u64,
+    },
+    /// A message that cannot be understood.
+    #[error("a message of the key-value store is malformed: {0}")]
+    Malformed(&'static str),
+    /// There is no launcher, and hence no store.
+    #[error("this process was not started by horovodrun, so the job has no key-value store")]
+    NoStore,
+    /// Nobody put a value in time.
+    #[error("no value for `{key}` came within {seconds} s")]
+    TimedOut {
+        /// What was waited for.
+        key: String,
+        /// How long.
+        seconds: u64,
+    },
+    /// Some ranks did not come to an exchange in time.
+    #[error(
+        "{} of {size} did not come to `{scope}` within {seconds} s",
+        RankList(missing)
+    )]
+    MissingRanks {
+        /// The exchange.
+        scope: String,
+        /// Who did not come.
+        missing: Vec<Rank>,
+        /// How many were expected in all.
+        size: usize,
+        /// How long they were waited for.
+        seconds: u64,
+    },
+    /// The store understood the request and refuses it.
+    #[error("the key-value store refused the request: {0}")]
+    Refused(String),
+    /// The store was stopped, because the job is over.
+    #[error("the key-value store has stopped; the job is over")]
+    Stopped,
+}
+
+impl Error {
+    /// Wraps a system error with what was being done; for use with `map_err`.
+    pub fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// Ranks as they are read best: `rank 3`, `ranks 1, 4`, and the first few of many.
+struct RankList<'a>(&'a [Rank]);
+
+impl fmt::Display for RankList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 16;
+        let shown: Vec<String> = self.0.iter().take(SHOWN).map(Rank::to_string).collect();
+        let plural = if self.0.len() == 1 { "" } else { "s" };
+        write!(f, "rank{plural} {}", shown.join(", "))?;
+        if self.0.len() > SHOWN {
+            write!(f, " and {} more", self.0.len() - SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(count: u32) -> String {
+        let missing = (1..=count).map(Rank::new).collect();
+        Error::MissingRanks {
+            scope: "mesh/0".into(),
+            missing,
+            size: 99,
+            seconds: 5,
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn missing_ranks_are_listed() {
+        assert_eq!(
+            missing(1),
+            "rank 1 of 99 did not come to `mesh/0` within 5 s"
+        );
+        assert_eq!(
+            missing(3),
+            "ranks 1, 2, 3 of 99 did not come to `mesh/0` within 5 s"
+        );
+        assert!(missing(20).contains("15, 16 and 4 more of 99"));
+    }
+}

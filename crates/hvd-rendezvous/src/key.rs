@@ -1,0 +1,103 @@
+//! The secret of one job. The launcher makes it; every process of the job proves that it has it.
+//! Owns the text form in which it reaches workers; never shows it in a log or an error.
+
+use std::fmt;
+
+use crate::{Error, Result};
+
+/// 32 random bytes known to the processes of one job only.
+///
+/// Workers get it as hexadecimal digits in the environment variable `_HOROVOD_SECRET_KEY`.
+#[derive(Clone)]
+pub struct JobKey([u8; JobKey::LENGTH]);
+
+impl JobKey {
+    /// Bytes in a key.
+    pub const LENGTH: usize = 32;
+
+    /// A fresh key from the system's source of random bytes.
+    pub fn generate() -> Result<Self> {
+        let mut bytes = [0; Self::LENGTH];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Reads the form that [`Self::to_hex`] writes.
+    pub fn from_hex(text: &str) -> Result<Self> {
+        let text = text.trim().as_bytes();
+        if text.len() != 2 * Self::LENGTH {
+            return Err(Error::MalformedKey);
+        }
+        let mut bytes = [0; Self::LENGTH];
+        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The key as 64 hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        digits
+            .filter_map(|digit| char::from_digit(digit.into(), 16))
+            .collect()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; Self::LENGTH] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobKey(secret)")
+    }
+}
+
+fn digit(character: u8) -> Result<u8> {
+    match character {
+        b'0'..=b'9' => Ok(character - b'0'),
+        b'a'..=b'f' => Ok(character - b'a' + 10),
+        b'A'..=b'F' => Ok(character - b'A' + 10),
+        _ => Err(Error::MalformedKey),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_the_environment() {
+        let key = JobKey::generate().unwrap();
+        let hex = key.to_hex();
+        assert_eq!(JobKey::from_hex(&hex).unwrap().bytes(), key.bytes());
+        assert_eq!(
+            JobKey::from_hex(&hex.to_uppercase()).unwrap().bytes(),
+            key.bytes()
+        );
+        assert_ne!(JobKey::generate().unwrap().bytes(), key.bytes());
+    }
+
+    #[test]
+    fn damaged_text_is_refused_without_showing_it() {
+        let hex = JobKey::generate().unwrap().to_hex();
+        for text in [
+            "",
+            &hex[1..],
+            &format!("{hex}0"),
+            &hex.replace(&hex[3..4], "g"),
+        ] {
+            let error = JobKey::from_hex(text).unwrap_err();
+            assert!(matches!(error, Error::MalformedKey), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn debug_keeps_the_secret() {
+        assert_eq!(
+            format!("{:?}", JobKey::generate().unwrap()),
+            "JobKey(secret)"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! The store over real sockets: what clients see, and what strangers cannot do.
+
+#![expect(clippy::unwrap_used, reason = "this is how a test fails")]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use hvd_rendezvous::{Client, Error, JobKey, Purpose, Server, Store, handshake};
+use hvd_testkit::run_ranks_with;
+
+const LONG: Duration = Duration::from_secs(20);
+
+struct Fixture {
+    server: Server,
+    key: JobKey,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let key = JobKey::generate().unwrap();
+        Self {
+            server: Server::start("127.0.0.1:0", &key).unwrap(),
+            key,
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect("127.0.0.1", self.server.address().port(), &self.key, LONG).unwrap()
+    }
+
+    fn stranger(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.server.address()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    /// A connection that knows the key, to send nonsense through.
+    fn insider(&self) -> TcpStream {
+        let mut stream = self.stranger();
+        handshake::connect(&mut stream, &self.key, Purpose::Store).unwrap();
+        stream
+    }
+}
+
+/// Reads until the server hangs up, which it must.
+fn assert_hung_up(mut stream: TcpStream) {
+    match stream.read_to_end(&mut Vec::new()) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
+    }
+}
+
+#[test]
+fn values_are_shared_between_clients_and_the_launcher() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    one.put("colour", b"red").unwrap();
+    assert_eq!(two.get("colour", LONG).unwrap(), b"red");
+    assert_eq!(fixture.server.get("colour").unwrap(), b"red");
+    fixture.server.put("colour", b"").unwrap();
+    assert_eq!(one.get("colour", LONG).unwrap(), b"");
+    assert_eq!(fixture.server.get("shape"), None);
+    assert!(one.local_ip().is_loopback());
+}
+
+#[test]
+fn get_waits_for_the_value_or_its_deadline() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let error = client.get("absent", Duration::from_millis(30)).unwrap_err();
+    assert!(
+        matches!(&error, Error::TimedOut { key, .. } if key == "absent"),
+        "{error}"
+    );
+
+    let states = vec![client, fixture.client()];
+    let results = run_ranks_with(states, |rank, mut client| match rank.index() {
+        0 => client.get("late", LONG).unwrap(),
+        _ => client
+            .put("late", b"here")
+            .map(|()| b"here".to_vec())
+            .unwrap(),
+    });
+    assert_eq!(results, [b"here", b"here"]);
+}
+
+#[test]
+fn exchange_returns_all_values_by_rank_again_and_again() {
+    let fixture = Fixture::new();
+    let clients = (0..4).map(|_| fixture.client()).collect();
+    let rounds = run_ranks_with(clients, |rank, mut client: Client| {
+        (0..20_u8)
+            .map(|round| {
+                let value = [round, u8::try_from(rank.number()).unwrap()];
+                client
+                    .exchange(&format!("round/{round}"), rank, 4, &value, LONG)
+                    .unwrap()
+            })
+            .collect::<Vec<_>>()
+    });
+    for seen in rounds {
+        for (round, values) in (0..20_u8).zip(seen) {
+            assert_eq!(values, [[round, 0], [round, 1], [round, 2], [round, 3]]);
+        }
+    }
+}
+
+#[test]
+fn missing_ranks_are_named() {
+    let fixture = Fixture::new();
+    let timeout = Duration::from_millis(50);
+    let error = fixture
+        .client()
+        .exchange("mesh/0", hvd_types::Rank::new(1), 4, b"", timeout)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "ranks 0, 2, 3 of 4 did not come to `mesh/0` within 0 s"
+    );
+}
+
+#[test]
+fn large_values_pass() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let value = vec![7; 20 << 20];
+    client.put("large", &value).unwrap();
+    assert!(client.get("large", LONG).unwrap() == value);
+}
+
+#[test]
+fn another_key_is_refused() {
+    let fixture = Fixture::new();
+    let other = JobKey::generate().unwrap();
+    let port = fixture.server.address().port();
+    let error = Client::connect("127.0.0.1", port, &other, LONG).unwrap_err();
+    assert!(matches!(error, Error::WrongKey), "{error}");
+    fixture.client().put("still", b"alive").unwrap();
+}
+
+#[test]
+fn door_3_nonsense_ends_its_own_connection_only() {
+    let fixture = Fixture::new();
+    let mut bystander = fixture.client();
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"HVDR\x01\x01",
+        &[0xff; 4096],
+    ] {
+        let mut stream = fixture.stranger();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_hung_up(stream);
+    }
+    let oversized = u32::MAX.to_le_bytes();
+    let unknown = [1, 0, 0, 0, 99];
+    let half = [100, 0, 0, 0, 1, 2];
+    for bytes in [&oversized[..], &unknown, &half] {
+        let mut stream = fixture.insider();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_hung_up(stream);
+    }
+    bystander.put("still", b"alive").unwrap();
+    assert_eq!(fixture.server.get("still").unwrap(), b"alive");
+}
+
+#[test]
+fn door_2_silent_strangers_do_not_keep_a_client_out() {
+    let fixture = Fixture::new();
+    let mut silent: Vec<TcpStream> = (0..300).map(|_| fixture.stranger()).collect();
+    fixture.client().put("still", b"alive").unwrap();
+    assert_hung_up(silent.swap_remove(0));
+}
+
+#[test]
+fn door_4_stopping_ends_waiting_clients_and_all_threads() {
+    let mut fixture = Fixture::new();
+    let waiting = vec![fixture.client()];
+    let _silent = fixture.stranger();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let waiter = std::thread::Builder::new()
+        .name("hvd-test-waiter".into())
+        .spawn(move || {
+            run_ranks_with(waiting, move |_, mut client| {
+                sender.send(()).unwrap();
+                client.get("never", LONG).unwrap_err().to_string()
+            })
+        })
+        .unwrap();
+    receiver.recv().unwrap();
+    let start = Instant::now();
+    fixture.server.stop();
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        start.elapsed()
+    );
+    waiter.join().unwrap();
+    assert!(TcpStream::connect(fixture.server.address()).is_err());
+}

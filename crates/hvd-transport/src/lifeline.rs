@@ -1,0 +1,267 @@
+//! How ranks learn of each other's end: a star of connections, every rank to rank 0, that carry
+//! nothing but bad news and goodbyes, watched by one thread per process.
+//!
+//! ```text
+//! kind u8 | length u16, little endian | length bytes
+//! 1 goodbye    nothing
+//! 2 failure    rank u32 | length of host u16 | host | reason: the rest
+//! ```
+//!
+//! - `LIFE-1` the kernel closes a dead process's sockets at once, so a connection that ends
+//!   without a goodbye is a death. Rank 0 sees those of all others and tells everybody; the
+//!   others see that of rank 0.
+//! - `LIFE-2` whoever fails for another reason reports it the same way.
+//! - `LIFE-3` the thread sleeps in `poll` for as long as nothing happens.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use hvd_types::Rank;
+use rustix::event::{PollFd, PollFlags};
+
+use crate::os::event::{Flag, poll};
+use crate::os::socket::watch_for_silence;
+use crate::{Abort, Error, Failure, Result};
+
+mod message;
+
+use message::Message;
+
+/// This process's watch over the others; leaving it says goodbye.
+#[derive(Debug)]
+pub struct Lifeline {
+    orders: Arc<Orders>,
+    thread: Option<JoinHandle<()>>,
+    abort: Abort,
+    /// The process that the thread belongs to; a forked child has no such thread.
+    process: u32,
+}
+
+/// What other threads want the watcher to do.
+#[derive(Debug)]
+struct Orders {
+    flag: Flag,
+    queue: Mutex<VecDeque<Order>>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Report(Failure),
+    Leave,
+    Sever,
+}
+
+impl Orders {
+    fn give(&self, order: Order) {
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(order);
+        self.flag.raise();
+    }
+
+    fn next(&self) -> Option<Order> {
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front()
+    }
+}
+
+/// One authenticated connection of the star.
+#[derive(Debug)]
+pub(crate) struct Line {
+    peer: Rank,
+    host: String,
+    stream: TcpStream,
+    /// What has arrived of the next message.
+    input: Vec<u8>,
+}
+
+impl Line {
+    pub(crate) fn new(peer: Rank, host: String, stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        watch_for_silence(&stream)?;
+        Ok(Self {
+            peer,
+            host,
+            stream,
+            input: Vec::new(),
+        })
+    }
+
+    /// Reads what has arrived; false if the connection has ended.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(count) => self.input.extend(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    fn send(&mut self, message: &Message) {
+        // A few bytes on a connection that is otherwise silent always fit into its buffer; if the
+        // peer is gone there is nobody to tell.
+        let _ = self.stream.write_all(&message.encode());
+    }
+
+    fn lost(&self) -> Failure {
+        Failure {
+            rank: self.peer,
+            host: self.host.clone(),
+            reason: "closed its connection without a goodbye".to_owned(),
+        }
+    }
+}
+
+impl Lifeline {
+    /// Watches `lines`: those of all other ranks on rank 0, the one to rank 0 elsewhere.
+    pub(crate) fn start(lines: Vec<Line>, abort: Abort) -> Result<Self> {
+        let doing = "starting to watch the lifelines";
+        let flag = Flag::new().map_err(Error::io(doing))?;
+        let orders = Arc::new(Orders {
+            flag,
+            queue: Mutex::default(),
+        });
+        let mut watcher = Watcher {
+            lines,
+            abort: abort.clone(),
+            orders: Arc::clone(&orders),
+        };
+        let thread = thread::Builder::new()
+            .name("hvd-lifeline".to_owned())
+            .spawn(move || watcher.run())
+            .map_err(Error::io(doing))?;
+        Ok(Self {
+            orders,
+            thread: Some(thread),
+            abort,
+            process: std::process::id(),
+        })
+    }
+
+    /// Ends this rank's communication because of `failure`, and that of all others (`LIFE-2`).
+    pub fn report(&self, failure: Failure) {
+        self.abort.raise(failure.clone());
+        self.orders.give(Order::Report(failure));
+    }
+
+    /// Says goodbye and stops watching; also done on drop.
+    pub fn leave(self) {
+        drop(self);
+    }
+
+    /// Acts out a sudden death: the connections close without a goodbye. For tests.
+    pub fn sever(mut self) {
+        self.end(Order::Sever);
+    }
+
+    fn end(&mut self, order: Order) {
+        if let Some(thread) = self.thread.take()
+            && self.process == std::process::id()
+        {
+            self.orders.give(order);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.end(Order::Leave);
+    }
+}
+
+/// The thread's own state.
+struct Watcher {
+    lines: Vec<Line>,
+    abort: Abort,
+    orders: Arc<Orders>,
+}
+
+impl Watcher {
+    fn run(&mut self) {
+        loop {
+            let ready = match self.sleep() {
+                Ok(ready) => ready,
+                Err(error) => {
+                    tracing::error!(%error, "the lifelines are not watched any more");
+                    return;
+                }
+            };
+            // From the back, because lines are removed.
+            for index in ready.into_iter().rev() {
+                self.hear(index);
+            }
+            self.orders.flag.lower();
+            while let Some(order) = self.orders.next() {
+                match order {
+                    Order::Report(failure) => self.tell(None, &Message::Failure(failure)),
+                    Order::Leave => return self.tell(None, &Message::Goodbye),
+                    Order::Sever => return,
+                }
+            }
+        }
+    }
+
+    /// Waits for orders and news; returns the lines that have some, in ascending order.
+    fn sleep(&self) -> io::Result<Vec<usize>> {
+        let mut polled = vec![PollFd::new(&self.orders.flag, PollFlags::IN)];
+        polled.extend(
+            self.lines
+                .iter()
+                .map(|line| PollFd::new(&line.stream, PollFlags::IN)),
+        );
+        poll(&mut polled, None)?;
+        let ready = polled[1..].iter().enumerate();
+        Ok(ready
+            .filter(|(_, line)| !line.revents().is_empty())
+            .map(|(index, _)| index)
+            .collect())
+    }
+
+    /// Takes the news of one line; removes the line if it has ended.
+    fn hear(&mut self, index: usize) {
+        let line = &mut self.lines[index];
+        let open = line.read();
+        loop {
+            let line = &mut self.lines[index];
+            match Message::take(&mut line.input) {
+                Ok(None) => break,
+                Ok(Some(Message::Goodbye)) => return drop(self.lines.remove(index)),
+                Ok(Some(Message::Failure(failure))) => self.pass_on(index, failure),
+                Err(message::Malformed) => {
+                    tracing::warn!(rank = %line.peer, "a lifeline carries nonsense");
+                    line.input.clear();
+                }
+            }
+        }
+        if !open {
+            let failure = self.lines[index].lost();
+            self.pass_on(index, failure);
+            self.lines.remove(index);
+        }
+    }
+
+    /// Raises a failure here and tells everybody but the one it came from (`LIFE-1`).
+    fn pass_on(&mut self, from: usize, failure: Failure) {
+        self.abort.raise(failure.clone());
+        self.tell(Some(from), &Message::Failure(failure));
+    }
+
+    fn tell(&mut self, except: Option<usize>, message: &Message) {
+        for (index, line) in self.lines.iter_mut().enumerate() {
+            if Some(index) != except {
+                line.send(message);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a rank tells the others about itself through the store: five lines of text.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use hvd_rendezvous::Store;
+
+use super::MeshOptions;
+use super::handover::Offer;
+use crate::{Error, Result};
+
+/// One rank's business card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Card {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    /// Its host, as people call it.
+    pub(super) hostname: String,
+    /// Its host, so that no two have the same.
+    pub(super) host_identity: String,
+    /// Which wires it was told to use.
+    kind: String,
+    /// The unix socket at which rank 0 hands out shared memory; empty if there is none.
+    pub(super) socket: String,
+}
+
+impl Card {
+    pub(super) fn of(
+        options: &MeshOptions,
+        address: SocketAddr,
+        offer: Option<&Result<Offer>>,
+    ) -> Self {
+        let socket = offer.and_then(|offer| offer.as_ref().ok()).map(Offer::name);
+        Self {
+            address,
+            hostname: options.placement.hostname.clone(),
+            host_identity: host_identity(options),
+            kind: format!("{:?}", options.kind),
+            socket: socket.unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn encode(&self) -> String {
+        let Self {
+            address,
+            hostname,
+            host_identity,
+            kind,
+            socket,
+        } = self;
+        format!("{address}\n{hostname}\n{host_identity}\n{kind}\n{socket}")
+    }
+
+    fn decode(text: &[u8]) -> Option<Self> {
+        let mut lines = std::str::from_utf8(text)
+            .ok()?
+            .split('\n')
+            .map(str::to_owned);
+        let card = Self {
+            address: lines.next()?.parse().ok()?,
+            hostname: lines.next()?,
+            host_identity: lines.next()?,
+            kind: lines.next()?,
+            socket: lines.next()?,
+        };
+        lines.next().is_none().then_some(card)
+    }
+}
+
+/// Gives this rank's card to all others and returns everybody's, by rank.
+pub(super) fn exchange(
+    card: &Card,
+    options: &MeshOptions,
+    store: &mut dyn Store,
+) -> Result<Vec<Card>> {
+    let (rank, size) = (options.placement.rank, options.placement.size as usize);
+    let scope = format!("mesh/{}/ranks", options.generation);
+    let texts = store.exchange(
+        &scope,
+        rank,
+        size,
+        card.encode().as_bytes(),
+        options.timeout,
+    )?;
+    let cards: Option<Vec<Card>> = texts.iter().map(|text| Card::decode(text)).collect();
+    let cards = cards.ok_or_else(|| Error::Bootstrap("a rank's card is damaged".to_owned()))?;
+    if let Some(other) = cards.iter().position(|other| other.kind != card.kind) {
+        let (ours, theirs, host) = (&card.kind, &cards[other].kind, &cards[other].hostname);
+        return Err(Error::Bootstrap(format!(
+            "rank {rank} was told to use transport `{ours}`, rank {other} on `{host}` `{theirs}`"
+        )));
+    }
+    Ok(cards)
+}
+
+/// Equal for two ranks only if they can share memory and reach each other's unix sockets: same
+/// boot of the same kernel, same name, same network namespace.
+fn host_identity(options: &MeshOptions) -> String {
+    let read = |path: &str| {
+        fs::read_to_string(path)
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
+    let boot = read("/proc/sys/kernel/random/boot_id");
+    let name = read("/proc/sys/kernel/hostname");
+    let network = fs::read_link("/proc/self/ns/net").ok();
+    match (boot, name, network) {
+        (Some(boot), Some(name), Some(network)) => format!("{boot} {name} {}", network.display()),
+        // Unknown hosts are all different.
+        _ => format!("unknown {}", options.placement.rank),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_come_back_and_damaged_ones_do_not() {
+        let card = Card {
+            address: SocketAddr::from(([127, 0, 0, 1], 80)),
+            hostname: "node-1".into(),
+            host_identity: "boot node-1".into(),
+            kind: "Auto".into(),
+            socket: "hvd-ab".into(),
+        };
+        let text = card.encode();
+        assert_eq!(Card::decode(text.as_bytes()), Some(card));
+        for damaged in [
+            "",
+            "\n\n\n\n",
+            &text[4..],
+            &format!("{text}\n"),
+            "127.0.0.1:1\nhost",
+        ] {
+            assert_eq!(Card::decode(damaged.as_bytes()), None, "{damaged:?}");
+        }
+        assert_eq!(Card::decode(b"\xff"), None);
+    }
+}

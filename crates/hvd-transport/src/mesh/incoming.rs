@@ -1,0 +1,136 @@
+//! This rank's port during joining: takes connections of higher ranks in whatever order they
+//! come, and gives them out when they are asked for.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use hvd_rendezvous::accept::{Acceptor, Guest};
+use hvd_rendezvous::deadline::{self, Socket, Timed};
+use hvd_rendezvous::{Error as StoreError, Purpose};
+use hvd_types::Rank;
+
+use super::MeshOptions;
+use super::hello::{self, Expected};
+use crate::{Abort, Error, Result, Waker};
+
+/// How long an authenticated connector may take to say who it is.
+const HELLO: Duration = Duration::from_secs(5);
+
+/// What ends a wait for connections.
+enum News {
+    Arrived(Rank, Purpose, TcpStream),
+    Aborted,
+}
+
+pub(super) struct Incoming {
+    address: SocketAddr,
+    abort: Abort,
+    news: Receiver<News>,
+    arrived: HashMap<(Rank, Purpose), TcpStream>,
+    /// Closes the port when joining is over.
+    _acceptor: Acceptor<TcpListener>,
+}
+
+impl Incoming {
+    /// Opens a port at the address that the options name.
+    pub(super) fn listen(options: &MeshOptions, abort: &Abort) -> Result<Self> {
+        if options.listen.is_unspecified() {
+            let text = format!(
+                "{} is no address that other ranks can reach",
+                options.listen
+            );
+            return Err(Error::Bootstrap(text));
+        }
+        let doing = "opening a port for the other ranks";
+        let listener = TcpListener::bind((options.listen, 0)).map_err(Error::io(doing))?;
+        let address = listener.local_addr().map_err(Error::io(doing))?;
+        let placement = &options.placement;
+        let (rank, size) = (placement.rank, placement.size);
+        let expected = Expected {
+            rank,
+            size,
+            generation: options.generation,
+        };
+        let (sender, news) = mpsc::channel();
+        let alarm = sender.clone();
+        abort.on_raise(Waker::new(move || {
+            // Nobody listens any more once joining is over.
+            let _ = alarm.send(News::Aborted);
+        }));
+        let serve = move |guest: &Guest<TcpStream>| receive(guest, expected, &sender);
+        let acceptor = Acceptor::start(listener, "hvd-mesh", &options.key, serve)?;
+        let (abort, arrived) = (abort.clone(), HashMap::new());
+        Ok(Self {
+            address,
+            abort,
+            news,
+            arrived,
+            _acceptor: acceptor,
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits for one connection of each of `ranks`; on a timeout returns those that are missing.
+    pub(super) fn take(
+        &mut self,
+        ranks: &[Rank],
+        purpose: Purpose,
+        end: Instant,
+    ) -> Result<std::result::Result<Vec<TcpStream>, Vec<Rank>>> {
+        loop {
+            let is_here = |rank: &Rank| self.arrived.contains_key(&(*rank, purpose));
+            let missing: Vec<Rank> = ranks
+                .iter()
+                .copied()
+                .filter(|rank| !is_here(rank))
+                .collect();
+            if missing.is_empty() {
+                let keys = ranks.iter().map(|&rank| (rank, purpose));
+                return Ok(Ok(keys
+                    .filter_map(|key| self.arrived.remove(&key))
+                    .collect()));
+            }
+            match self
+                .news
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                // The first connection of a kind counts; a second is a mistake of its sender.
+                Ok(News::Arrived(rank, purpose, stream)) => {
+                    self.arrived.entry((rank, purpose)).or_insert(stream);
+                }
+                Ok(News::Aborted) => self.abort.check()?,
+                Err(_) => return Ok(Err(missing)),
+            }
+        }
+    }
+}
+
+/// Serves one authenticated connection: hears who it is and passes it on.
+fn receive(
+    guest: &Guest<TcpStream>,
+    expected: Expected,
+    sender: &Sender<News>,
+) -> hvd_rendezvous::Result<()> {
+    let doing = "hearing from another rank";
+    let (stream, purpose) = (guest.stream(), guest.purpose());
+    let mut timed = Timed::new(stream, deadline::after(HELLO));
+    // From here on the connection belongs to the mesh: the other end may use it as soon as it is
+    // welcomed, and closing the port must not end it.
+    let kept = guest.keep().try_clone().map_err(StoreError::io(doing))?;
+    let Some(rank) = hello::hear(&mut timed, purpose, expected).map_err(StoreError::io(doing))?
+    else {
+        return Err(StoreError::Refused(format!(
+            "a connection for {purpose:?} is not expected"
+        )));
+    };
+    stream.limit_read(None).map_err(StoreError::io(doing))?;
+    stream.limit_write(None).map_err(StoreError::io(doing))?;
+    // Joining may have been given up; then nobody takes it.
+    let _ = sender.send(News::Arrived(rank, purpose, kept));
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Steps 4 and 5 of joining: the connections between ranks, made by the higher rank of each pair.
+
+use std::net::TcpStream;
+
+use hvd_rendezvous::deadline::Timed;
+use hvd_rendezvous::{Purpose, handshake};
+use hvd_types::Rank;
+
+use super::incoming::Incoming;
+use super::{Meeting, hello};
+use crate::lifeline::Line;
+use crate::tcp::{Connection, Tcp};
+use crate::{Error, Lifeline, Result};
+
+impl Meeting<'_> {
+    /// Step 4: every rank to rank 0.
+    pub(super) fn connect_lifelines(&self, incoming: &mut Incoming) -> Result<Lifeline> {
+        let streams = if self.rank() == Rank::COORDINATOR {
+            let others = self.higher_ranks();
+            let streams = self.accept(&others, Purpose::Lifeline, incoming)?;
+            others.into_iter().zip(streams).collect()
+        } else {
+            vec![(
+                Rank::COORDINATOR,
+                self.reach(Rank::COORDINATOR, Purpose::Lifeline)?,
+            )]
+        };
+        let lines: std::io::Result<Vec<Line>> = streams
+            .into_iter()
+            .map(|(peer, stream)| Line::new(peer, self.host(peer).to_owned(), stream))
+            .collect();
+        let lines = lines.map_err(Error::io("preparing a lifeline"))?;
+        Lifeline::start(lines, self.abort.clone())
+    }
+
+    /// Step 5: both lanes to every other rank.
+    pub(super) fn connect_lanes(&self, incoming: &mut Incoming) -> Result<Tcp> {
+        let mut lanes: Vec<Vec<TcpStream>> = Vec::new();
+        for purpose in [Purpose::Control, Purpose::Data] {
+            let lower = (0..self.rank().index()).map(Rank::from_index);
+            let mut lane = lower
+                .map(|peer| self.reach(peer, purpose))
+                .collect::<Result<Vec<TcpStream>>>()?;
+            lane.extend(self.accept(&self.higher_ranks(), purpose, incoming)?);
+            lanes.push(lane);
+        }
+        let doing = Error::io("preparing a connection");
+        let [control, data] = <[_; 2]>::try_from(lanes).unwrap_or_default();
+        let pairs: std::io::Result<Vec<Option<[Connection; 2]>>> = control
+            .into_iter()
+            .zip(data)
+            .map(|(control, data)| Ok(Some([Connection::new(control)?, Connection::new(data)?])))
+            .collect();
+        let mut peers = pairs.map_err(doing)?;
+        peers.insert(self.rank().index(), None);
+        Tcp::new(
+            self.rank(),
+            self.hosts(),
+            self.options.patience,
+            self.abort.clone(),
+            peers,
+        )
+    }
+
+    fn higher_ranks(&self) -> Vec<Rank> {
+        (self.rank().index() + 1..self.cards.len())
+            .map(Rank::from_index)
+            .collect()
+    }
+
+    fn host(&self, rank: Rank) -> &str {
+        &self.cards[rank.index()].hostname
+    }
+
+    fn accept(
+        &self,
+        ranks: &[Rank],
+        purpose: Purpose,
+        incoming: &mut Incoming,
+    ) -> Result<Vec<TcpStream>> {
+        incoming.take(ranks, purpose, self.end)?.map_err(|missing| {
+            let seconds = self.options.timeout.as_secs();
+            let names: Vec<String> = missing
+                .iter()
+                .map(|&rank| format!("rank {rank} on host `{}`", self.host(rank)))
+                .collect();
+            let address = incoming.address();
+            Error::Bootstrap(format!(
+                "{} did not connect to {address} within {seconds} s; is that address reachable \
+                 from there?",
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// Connects to a lower rank.
+    fn reach(&self, peer: Rank, purpose: Purpose) -> Result<TcpStream> {
+        self.abort.check()?;
+        let attempt = self.try_reach(peer, purpose);
+        attempt.map_err(|error| {
+            let (host, address) = (self.host(peer), self.cards[peer.index()].address);
+            let text = format!("cannot reach rank {peer} on host `{host}` at {address}: {error}");
+            // A failure that is known by now says more than its consequence.
+            self.abort.check().err().unwrap_or(Error::Bootstrap(text))
+        })
+    }
+
+    fn try_reach(&self, peer: Rank, purpose: Purpose) -> Result<TcpStream> {
+        let doing = "connecting";
+        let left = self.left().max(std::time::Duration::from_millis(1));
+        let address = self.cards[peer.index()].address;
+        let stream = TcpStream::connect_timeout(&address, left).map_err(Error::io(doing))?;
+        stream.set_nodelay(true).map_err(Error::io(doing))?;
+        let mut timed = Timed::new(&stream, self.end);
+        handshake::connect(&mut timed, &self.options.key, purpose)?;
+        hello::say(&mut timed, self.rank(), self.options.generation)?;
+        stream.set_read_timeout(None).map_err(Error::io(doing))?;
+        stream.set_write_timeout(None).map_err(Error::io(doing))?;
+        Ok(stream)
+    }
+}

@@ -1,0 +1,93 @@
+//! What one rank of a host sleeps on, and others ring.
+//!
+//! ```text
+//! 0 sequence u32, counts rings | 4 sleeping u32, 1 while the owner may be asleep
+//! ```
+//!
+//! Whoever changed something the owner may wait for calls [`Doorbell::notify`], which costs a
+//! fence and a load while the owner is awake. The owner says that it is going to sleep, looks a
+//! last time, and sleeps:
+//!
+//! ```text
+//! peer                                   owner
+//!   store to the ring       (P1)           sleeping = 1             (O1)
+//!   fence                                  fence
+//!   load sleeping           (P2)           load the ring            (O2)
+//!   if 1: sequence += 1, wake              nothing there: sleep while sequence is unchanged
+//! ```
+//!
+//! - `BELL-1` of the two fences one comes first, so either P2 sees O1 or O2 sees P1: an event is
+//!   never missed. If P2 sees O1, the sequence changes after the owner noted it, and the kernel
+//!   refuses to sleep or is woken.
+//! - `BELL-2` a waker and an abort change no ring, so they always count up ([`Doorbell::ring`]);
+//!   the owner compares with the count as of the end of its last sleep.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Instant;
+
+use crate::os::futex;
+use crate::os::memory::Mapping;
+
+/// One rank's doorbell.
+#[derive(Debug, Clone)]
+pub(crate) struct Doorbell {
+    memory: Arc<Mapping>,
+    offset: usize,
+}
+
+impl Doorbell {
+    pub(super) fn new(memory: Arc<Mapping>, offset: usize) -> Self {
+        Self { memory, offset }
+    }
+
+    fn sequence(&self) -> &AtomicU32 {
+        self.memory.word(self.offset)
+    }
+
+    fn sleeping(&self) -> &AtomicU32 {
+        self.memory.word(self.offset + 4)
+    }
+
+    /// Tells the owner, if it may be asleep, that a ring has changed.
+    pub(super) fn notify(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeping().load(Ordering::Relaxed) != 0 {
+            self.sequence().fetch_add(1, Ordering::SeqCst);
+            futex::wake(self.sequence());
+        }
+    }
+
+    /// Ends the owner's sleep, or its next one.
+    pub(crate) fn ring(&self) {
+        self.sequence().fetch_add(1, Ordering::SeqCst);
+        if self.sleeping().load(Ordering::SeqCst) != 0 {
+            futex::wake(self.sequence());
+        }
+    }
+
+    /// How often the bell was rung.
+    pub(super) fn count(&self) -> u32 {
+        self.sequence().load(Ordering::SeqCst)
+    }
+
+    /// For the owner: sleeps unless the bell was rung since `seen` or `has_work` says that there
+    /// is no reason to. False if `deadline` passed.
+    pub(super) fn sleep(
+        &self,
+        seen: u32,
+        deadline: Option<Instant>,
+        has_work: impl FnOnce() -> bool,
+    ) -> io::Result<bool> {
+        self.sleeping().store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let outcome = if has_work() {
+            Ok(true)
+        } else {
+            futex::wait(self.sequence(), seen, deadline)
+        };
+        self.sleeping().store(0, Ordering::SeqCst);
+        outcome
+    }
+}

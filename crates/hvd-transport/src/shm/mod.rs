@@ -1,0 +1,15 @@
+//! Ranks of one host: bytes through memory that all of them map.
+//!
+//! One segment per job holds, for each ordered pair of ranks and each lane, a ring that one rank
+//! writes and another reads ([`ring`]), and for each rank a doorbell on which it sleeps
+//! ([`doorbell`]). Nothing is locked; moving bytes makes no system call unless the other end
+//! sleeps. Indexes that come from shared memory are checked before they are used, so a peer that
+//! writes nonsense causes an error here, never an access out of bounds.
+
+mod doorbell;
+mod ring;
+mod segment;
+mod transport;
+
+pub(crate) use segment::{Capacities, Segment};
+pub(crate) use transport::SharedMemory;

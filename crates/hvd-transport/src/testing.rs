@@ -1,0 +1,159 @@
+//! For tests only: whole meshes inside one process, over any wire, for ranks that are threads.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::thread;
+use std::time::Duration;
+
+use hvd_rendezvous::{JobKey, MemoryStore};
+use hvd_types::{Placement, Rank};
+
+use crate::mesh::join_with;
+use crate::shm::Capacities;
+use crate::{Mesh, MeshOptions, TransportKind, mem};
+
+/// What moves the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// Queues in this process.
+    Memory,
+    /// A real segment of shared memory.
+    SharedMemory,
+    /// Real connections over the loopback interface.
+    Tcp,
+}
+
+impl Wire {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Memory, Self::SharedMemory, Self::Tcp];
+}
+
+/// A mesh to be built.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    wire: Wire,
+    size: usize,
+    patience: Duration,
+    capacity: Option<usize>,
+}
+
+impl Setup {
+    /// `size` ranks over `wire`, with a patience of 30 seconds and buffers of the usual sizes.
+    pub fn new(wire: Wire, size: usize) -> Self {
+        Self {
+            wire,
+            size,
+            patience: Duration::from_secs(30),
+            capacity: None,
+        }
+    }
+
+    /// Sets how long a peer may make no progress.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Has every queue and ring hold `capacity` bytes, a power of two, so that even short
+    /// messages come in pieces. Connections keep the kernel's buffers.
+    #[must_use]
+    pub fn tight(mut self, capacity: usize) -> Self {
+        self.capacity = Some(capacity);
+        self
+    }
+
+    /// Builds the mesh and returns its ends, in order of rank.
+    ///
+    /// # Panics
+    /// If a rank cannot join.
+    pub fn build(&self) -> Vec<Mesh> {
+        match self.wire {
+            Wire::Memory => self.in_memory(),
+            Wire::SharedMemory => self.joined(TransportKind::SharedMemory),
+            Wire::Tcp => self.joined(TransportKind::Tcp),
+        }
+    }
+
+    fn in_memory(&self) -> Vec<Mesh> {
+        let hosts = vec!["localhost".to_owned(); self.size];
+        mem::mesh_with(self.size, self.capacity.unwrap_or(64 * 1024), self.patience)
+            .into_iter()
+            .map(|transport| Mesh {
+                abort: transport.abort(),
+                transport: Box::new(transport),
+                lifeline: None,
+                hosts: hosts.clone(),
+                note: None,
+            })
+            .collect()
+    }
+
+    #[expect(clippy::expect_used, reason = "this is how a test fails")]
+    fn joined(&self, kind: TransportKind) -> Vec<Mesh> {
+        let key = JobKey::generate().expect("random bytes");
+        let store = MemoryStore::new();
+        let capacities = self.capacity.map_or_else(
+            || Capacities::for_ranks(self.size),
+            |capacity| Capacities {
+                control: capacity,
+                data: capacity,
+            },
+        );
+        thread::scope(|scope| {
+            let ranks: Vec<_> = (0..self.size)
+                .map(|rank| {
+                    let options = options(rank, self.size, &key, kind, self.patience);
+                    let mut store = store.clone();
+                    thread::Builder::new()
+                        .name(format!("hvd-test-join-{rank}"))
+                        .spawn_scoped(scope, move || join_with(&options, capacities, &mut store))
+                        .expect("a thread")
+                })
+                .collect();
+            ranks
+                .into_iter()
+                .map(|rank| {
+                    rank.join()
+                        .expect("joining does not panic")
+                        .expect("joining works")
+                })
+                .collect()
+        })
+    }
+}
+
+/// A mesh of `size` ranks over `wire`, in order of rank.
+///
+/// # Panics
+/// If a rank cannot join.
+pub fn mesh_of(wire: Wire, size: usize) -> Vec<Mesh> {
+    Setup::new(wire, size).build()
+}
+
+/// What rank `rank` of `size` on this host would join with, in generation 0.
+pub fn options(
+    rank: usize,
+    size: usize,
+    key: &JobKey,
+    kind: TransportKind,
+    patience: Duration,
+) -> MeshOptions {
+    let number = Rank::from_index(rank).number();
+    let size = Rank::from_index(size).number();
+    let placement = Placement {
+        rank: Rank::new(number),
+        size,
+        local_rank: number,
+        local_size: size,
+        ..Placement::alone()
+    };
+    MeshOptions {
+        placement,
+        key: key.clone(),
+        generation: 0,
+        timeout: Duration::from_secs(30),
+        patience,
+        kind,
+        listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    }
+}

@@ -1,0 +1,160 @@
+"""Joining and leaving the job, and what a process can ask about its place in it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from horovod import _core
+from horovod.common import collectives
+from horovod.common.process_sets import ProcessSet, global_process_set
+
+_callbacks_registered = False
+
+
+def init(comm: Any = None, process_sets: str | Sequence[ProcessSet] | None = None) -> None:
+    """Joins the job that the environment describes; does nothing if this was done before.
+
+    Without a launcher this process becomes a job of its own, with one rank.
+    """
+    if comm is not None:
+        raise ValueError(
+            "init(comm=...) needs MPI, which this build does not have; "
+            "leave comm out and choose the ranks with horovodrun -H"
+        )
+    if process_sets:
+        raise NotImplementedError(
+            "init(process_sets=...) is not supported: operations run on "
+            "global_process_set only in this version"
+        )
+    if not _core.is_initialized():
+        collectives.forget_all()
+    _core.init()
+    global_process_set.ranks = list(range(_core.size()))
+    _register_callbacks()
+
+
+def _register_callbacks() -> None:
+    global _callbacks_registered
+    if not _callbacks_registered:
+        atexit.register(shutdown)
+        os.register_at_fork(after_in_child=_after_fork_in_child)
+        _callbacks_registered = True
+
+
+def _after_fork_in_child() -> None:
+    _core.after_fork_in_child()
+    collectives.forget_all()
+    global_process_set.ranks = None
+
+
+def shutdown() -> None:
+    """Leaves the job. Operations that have not ended fail, here and on the other ranks."""
+    _core.shutdown()
+    collectives.forget_all()
+    global_process_set.ranks = None
+
+
+def is_initialized() -> bool:
+    """Whether `init` was called and `shutdown` was not called since."""
+    return _core.is_initialized()
+
+
+def _require_initialized() -> None:
+    if not _core.is_initialized():
+        raise ValueError("Horovod has not been initialized; call hvd.init() first")
+
+
+def size() -> int:
+    """Number of processes of the job."""
+    _require_initialized()
+    return _core.size()
+
+
+def local_size() -> int:
+    """Number of processes of the job on this host."""
+    _require_initialized()
+    return _core.local_size()
+
+
+def cross_size() -> int:
+    """Number of hosts that have a process with this process's local rank."""
+    _require_initialized()
+    return _core.cross_size()
+
+
+def rank() -> int:
+    """Number of this process in the job, from 0."""
+    _require_initialized()
+    return _core.rank()
+
+
+def local_rank() -> int:
+    """Number of this process among those on its host, from 0."""
+    _require_initialized()
+    return _core.local_rank()
+
+
+def cross_rank() -> int:
+    """Number of this process's host among those with a process of this local rank, from 0."""
+    _require_initialized()
+    return _core.cross_rank()
+
+
+def is_homogeneous() -> bool:
+    """Whether every host runs the same number of processes."""
+    _require_initialized()
+    return _core.is_homogeneous()
+
+
+def mpi_threads_supported() -> bool:
+    """Whether MPI may be called from several threads; ValueError without MPI."""
+    _require_initialized()
+    raise ValueError("MPI is not enabled: this build has no MPI")
+
+
+def mpi_enabled() -> bool:
+    """Whether MPI moves data or control messages in this job."""
+    return False
+
+
+def mpi_built() -> bool:
+    """Whether this build can use MPI."""
+    return False
+
+
+def gloo_enabled() -> bool:
+    """Whether the native transport is in use, which answers to this name."""
+    return True
+
+
+def gloo_built() -> bool:
+    """Whether this build has the native transport, which answers to this name."""
+    return True
+
+
+def nccl_built() -> int:
+    """Version code of NCCL, or 0 without NCCL."""
+    return 0
+
+
+def ddl_built() -> bool:
+    """Whether this build can use IBM DDL."""
+    return False
+
+
+def ccl_built() -> bool:
+    """Whether this build can use oneCCL."""
+    return False
+
+
+def cuda_built() -> bool:
+    """Whether this build can use CUDA."""
+    return False
+
+
+def rocm_built() -> bool:
+    """Whether this build can use ROCm."""
+    return False

@@ -1,0 +1,115 @@
+"""Small functions without state that several packages need. Must not import `_core`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+
+Average = 0
+Sum = 1
+Adasum = 2
+Min = 3
+Max = 4
+Product = 5
+
+
+def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
+    """Returns the reduction that the arguments `op` and `average` (deprecated) ask for."""
+    if average is None:
+        return Average if op is None else op
+    if op is not None:
+        raise ValueError("op and average cannot both be given; leave out average")
+    warnings.warn(
+        "the argument average is deprecated; use op=hvd.Average or op=hvd.Sum",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return Average if average else Sum
+
+
+def num_rank_is_power_2(num_rank: int) -> bool:
+    """Whether a number of ranks is a power of two."""
+    return num_rank != 0 and num_rank & (num_rank - 1) == 0
+
+
+def split_list(items: Sequence[Item], parts: int) -> list[list[Item]]:
+    """Splits a list into consecutive parts; the first ones are longer if it does not divide."""
+    shortest, longer = divmod(len(items), parts)
+    result = []
+    start = 0
+    for part in range(parts):
+        end = start + shortest + (part < longer)
+        result.append(list(items[start:end]))
+        start = end
+    return result
+
+
+def is_iterable(value: object) -> bool:
+    """Whether `iter()` accepts a value."""
+    try:
+        iter(value)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return True
+
+
+def is_version_greater_equal_than(version: str, target: str) -> bool:
+    """Compares versions by their first three numbers; `target` must look like `1.2.3`."""
+    if not isinstance(version, str) or not isinstance(target, str):
+        raise ValueError(f"versions are strings, not {version!r} and {target!r}")
+    if re.fullmatch(r"\d+\.\d+\.\d+", target) is None:
+        raise ValueError(f"the version to compare with must look like 1.2.3, not {target!r}")
+    return _release(version) >= _release(target)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first three numbers of a version, without suffixes such as `rc1` or `+cpu`."""
+    match = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
+    if match is None:
+        raise ValueError(f"a version starts with a number, not like {version!r}")
+    return tuple(int(number or 0) for number in match.groups())
+
+
+@contextlib.contextmanager
+def env(**variables: str | None) -> Iterator[None]:
+    """Sets environment variables and restores them afterwards; None leaves a variable alone."""
+    changes = {name: value for name, value in variables.items() if value is not None}
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@functools.cache
+def extension_available(framework: str) -> bool:
+    """Whether `horovod.<framework>` exists and its framework is installed."""
+    return _can_find(f"horovod.{framework}") and _can_find(framework)
+
+
+def _can_find(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def require_int(value: Any, what: str) -> int:
+    """Returns a value as an int, or raises ValueError naming what was expected."""
+    try:
+        return int(value.__index__())
+    except AttributeError:
+        raise ValueError(f"{what} must be an integer, not {value!r}") from None

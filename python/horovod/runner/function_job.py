@@ -1,0 +1,243 @@
+"""`horovod.run`: a Python function as a job.
+
+The launcher runs as a child process. It reads the pickled function from its standard input, serves
+it to the ranks, and writes their results to a pipe: for each rank in order, the length as an
+unsigned 64-bit little-endian number and then that many bytes of pickle.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+KEPT_ERROR_LINES = 30
+DRAIN_SECONDS = 10.0
+"""How long output may still arrive after the launcher has ended."""
+
+
+def run(
+    func: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    num_proc: int | None = None,
+    min_num_proc: int | None = None,
+    max_num_proc: int | None = None,
+    slots: int | None = None,
+    reset_limit: int | None = None,
+    cooldown_range: Sequence[int] | None = None,
+    hosts: str | None = None,
+    hostfile: str | None = None,
+    host_discovery_script: str | None = None,
+    start_timeout: int | None = None,
+    ssh_port: int | None = None,
+    ssh_identity_file: str | None = None,
+    disable_cache: bool | None = None,
+    output_filename: str | None = None,
+    verbose: bool | int | None = None,
+    use_gloo: bool | None = None,
+    use_mpi: bool | None = None,
+    mpi_args: str | None = None,
+    network_interface: str | None = None,
+    network_interfaces: Sequence[str] | None = None,
+    executable: str | None = None,
+    np: int | None = None,
+    min_np: int | None = None,
+    max_np: int | None = None,
+) -> list[Any]:
+    """Calls a function on every rank of a new job and returns the results, by rank.
+
+    Raises RuntimeError if the job fails, with the last lines that it wrote to standard error.
+    """
+    num_proc = _renamed(num_proc, np, "np", "num_proc")
+    min_num_proc = _renamed(min_num_proc, min_np, "min_np", "min_num_proc")
+    max_num_proc = _renamed(max_num_proc, max_np, "max_np", "max_num_proc")
+    _refuse_elastic(
+        min_num_proc=min_num_proc,
+        max_num_proc=max_num_proc,
+        slots=slots,
+        reset_limit=reset_limit,
+        cooldown_range=cooldown_range,
+        host_discovery_script=host_discovery_script,
+    )
+    num_proc = 1 if num_proc is None else num_proc
+    if hosts is not None and hostfile is not None:
+        raise ValueError("hosts and hostfile cannot both be given")
+    if use_gloo and use_mpi:
+        raise ValueError("use_gloo and use_mpi cannot both be given")
+    options: list[tuple[str, Any]] = [
+        ("-np", num_proc),
+        ("-H", hosts),
+        ("--hostfile", hostfile),
+        ("--start-timeout", start_timeout),
+        ("--ssh-port", ssh_port),
+        ("--ssh-identity-file", ssh_identity_file),
+        ("--disable-cache", bool(disable_cache)),
+        ("--output-filename", output_filename),
+        ("--verbose", bool(verbose)),
+        ("--gloo", bool(use_gloo)),
+        ("--mpi", bool(use_mpi)),
+        ("--network-interfaces", _interfaces(network_interface, network_interfaces)),
+    ]
+    arguments = _command_line(options)
+    if mpi_args is not None:
+        arguments.append(f"--mpi-args={mpi_args}")
+    call = _pickled_call(func, args, kwargs)
+    return _run_job(executable or sys.executable, arguments, num_proc, call)
+
+
+def _renamed(value: int | None, old_value: int | None, old: str, new: str) -> int | None:
+    if old_value is None:
+        return value
+    warnings.warn(f"the argument {old} is deprecated; use {new}", DeprecationWarning, stacklevel=3)
+    if value is not None:
+        raise ValueError(f"{new} and {old} cannot both be given; leave out {old}")
+    return old_value
+
+
+def _refuse_elastic(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise NotImplementedError(
+                f"{name} belongs to elastic jobs, which this version cannot run"
+            )
+
+
+def _interfaces(csv: str | None, names: Sequence[str] | None) -> str | None:
+    if csv is not None:
+        warnings.warn(
+            "the argument network_interface is deprecated; use network_interfaces",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        if names is not None:
+            raise ValueError("network_interface and network_interfaces cannot both be given")
+        return csv
+    return ",".join(names) if names else None
+
+
+def _command_line(options: Sequence[tuple[str, Any]]) -> list[str]:
+    """Options without a value are left out; True stands for a flag."""
+    arguments = []
+    for option, value in options:
+        if value is True:
+            arguments.append(option)
+        elif value is not None and value is not False:
+            arguments += [option, str(value)]
+    return arguments
+
+
+def _pickled_call(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> bytes:
+    import cloudpickle
+
+    call = cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))
+    return pickle.dumps(([entry for entry in sys.path if entry], call))
+
+
+def _run_job(executable: str, arguments: list[str], num_proc: int, call: bytes) -> list[Any]:
+    results_read, results_write = os.pipe()
+    try:
+        launcher = subprocess.Popen(
+            [
+                *[executable, "-m", "horovod.runner.launch", *arguments],
+                *["--function-stdin", "--results-fd", str(results_write)],
+                *[executable, "-m", "horovod.runner.run_task"],
+            ],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[results_write],
+        )
+    except BaseException:
+        os.close(results_read)
+        raise
+    finally:
+        os.close(results_write)
+    with launcher:
+        return _finish_job(launcher, open(results_read, "rb"), num_proc, call)
+
+
+def _finish_job(
+    launcher: subprocess.Popen[bytes], results_pipe: IO[bytes], num_proc: int, call: bytes
+) -> list[Any]:
+    errors: deque[str] = deque(maxlen=KEPT_ERROR_LINES)
+    received = bytearray()
+    readers = [
+        _start_thread("horovod-errors", lambda: _forward_errors(launcher.stderr, errors)),
+        _start_thread("horovod-results", lambda: received.extend(_read_all(results_pipe))),
+    ]
+    try:
+        _send(launcher.stdin, call)
+        code = launcher.wait()
+    except BaseException:
+        launcher.terminate()
+        raise
+    for reader in readers:
+        reader.join(DRAIN_SECONDS)
+    if code != 0:
+        raise RuntimeError(_failure(code, errors))
+    results = _results(bytes(received))
+    if len(results) != num_proc:
+        raise RuntimeError(
+            f"the job ended without error, but only {len(results)} of {num_proc} results arrived"
+        )
+    return results
+
+
+def _start_thread(name: str, work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(name=name, target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def _send(stream: IO[bytes] | None, content: bytes) -> None:
+    """Writes and closes; a launcher that ended early is reported by its exit code instead."""
+    assert stream is not None
+    try:
+        stream.write(content)
+        stream.close()
+    except BrokenPipeError:
+        pass
+
+
+def _forward_errors(stream: IO[bytes] | None, kept: deque[str]) -> None:
+    """Passes the launcher's error output on, which is not ours in a notebook, and keeps the end."""
+    assert stream is not None
+    for line in stream:
+        text = line.decode(errors="replace")
+        kept.append(text)
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _read_all(stream: IO[bytes]) -> bytes:
+    with stream:
+        return stream.read()
+
+
+def _failure(code: int, errors: Sequence[str]) -> str:
+    message = f"the job failed: horovodrun ended with code {code}"
+    if errors:
+        message += "; its last messages were:\n" + "".join(errors).rstrip()
+    return message
+
+
+def _results(content: bytes) -> list[Any]:
+    import cloudpickle
+
+    results = []
+    start = 0
+    while start < len(content):
+        (length,) = struct.unpack_from("<Q", content, start)
+        start += 8
+        results.append(cloudpickle.loads(content[start : start + length]))
+        start += length
+    return results

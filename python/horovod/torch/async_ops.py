@@ -1,0 +1,150 @@
+"""The collectives that return a handle. A trailing underscore means in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from horovod.common import basics, collectives
+from horovod.common.collectives import Output, synchronize
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import Average, Sum, handle_average_backwards_compatibility
+from horovod.torch.tensors import from_output, splits_list, view
+
+
+def allreduce_async(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts combining the tensors of all ranks into a new tensor."""
+    op = handle_average_backwards_compatibility(op, average)
+    source = view(tensor)
+    result = torch.empty(tensor.shape, dtype=tensor.dtype)
+    scaling = (prescale_factor, postscale_factor)
+    return collectives.allreduce(
+        source, view(result), name, op, scaling, process_set, lambda _: result
+    )
+
+
+def allreduce_async_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts combining the tensors of all ranks in place."""
+    op = handle_average_backwards_compatibility(op, average)
+    target = view(tensor)
+    scaling = (prescale_factor, postscale_factor)
+    return collectives.allreduce(target, target, name, op, scaling, process_set, lambda _: tensor)
+
+
+def allgather_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts concatenating the tensors of all ranks; only their first dimensions may differ."""
+    dtype = tensor.dtype
+    return collectives.allgather(
+        view(tensor), name, process_set, lambda output: from_output(output, dtype)
+    )
+
+
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts copying the root's tensor into a new tensor on every rank."""
+    view(tensor)
+    result = torch.empty(tensor.shape, dtype=tensor.dtype)
+    if collectives.is_root(root_rank):
+        result.copy_(tensor.detach())
+    return broadcast_async_(result, root_rank, name, process_set)
+
+
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts overwriting the tensor with the root's."""
+    return collectives.broadcast(view(tensor), root_rank, name, process_set, lambda _: tensor)
+
+
+def alltoall_async(
+    tensor: torch.Tensor,
+    splits: torch.Tensor | Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts sending `splits[r]` rows to each rank r, equal parts by default.
+
+    `synchronize` gives the received rows and how many of them came from each rank.
+    """
+    dtype = tensor.dtype
+
+    def finish(output: Output) -> tuple[torch.Tensor, torch.Tensor]:
+        received_splits = torch.tensor(output.received_splits, dtype=torch.int32)
+        return from_output(output, dtype), received_splits
+
+    return collectives.alltoall(view(tensor), splits_list(splits), name, process_set, finish)
+
+
+def reducescatter_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts combining the tensors of all ranks and keeping this rank's share of the rows."""
+    dtype = tensor.dtype
+    return collectives.reducescatter(
+        view(tensor),
+        name,
+        op,
+        (prescale_factor, postscale_factor),
+        process_set,
+        lambda output: from_output(output, dtype),
+    )
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor,
+    name: str,
+    op: int,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[], torch.Tensor]:
+    """Starts combining sparse tensors; the function it returns waits and gives the result.
+
+    Entries of different ranks with the same index are not added up: the result is uncoalesced.
+    """
+    if op not in (Average, Sum):
+        raise ValueError("sparse tensors can only be combined with op=Average or op=Sum")
+    if not tensor.is_coalesced():
+        tensor = tensor.coalesce()
+    indices = allgather_async(tensor.indices().t().contiguous(), f"{name}.indices", process_set)
+    values = allgather_async(tensor.values().contiguous(), f"{name}.values", process_set)
+
+    def finish() -> torch.Tensor:
+        gathered_values = synchronize(values)
+        gathered_indices = synchronize(indices)
+        if op == Average:
+            gathered_values = gathered_values / basics.size()
+        return torch.sparse_coo_tensor(gathered_indices.t(), gathered_values, tensor.size())
+
+    return finish

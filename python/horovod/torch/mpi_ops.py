@@ -1,0 +1,153 @@
+"""The collectives on PyTorch tensors.
+
+`*_async` returns a handle for `poll` and `synchronize`; a trailing underscore writes the result
+into the tensor that was passed. The forms that return a new tensor are differentiable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from horovod.common import collectives
+from horovod.common.basics import is_homogeneous
+from horovod.common.collectives import poll, synchronize
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import Average, handle_average_backwards_compatibility
+from horovod.torch import gradients
+from horovod.torch.async_ops import (
+    allgather_async,
+    allreduce_async,
+    allreduce_async_,
+    alltoall_async,
+    broadcast_async,
+    broadcast_async_,
+    reducescatter_async,
+    sparse_allreduce_async,
+)
+from horovod.torch.compression import Compression, Compressor
+
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "is_homogeneous",
+    "poll",
+    "reducescatter",
+    "reducescatter_async",
+    "sparse_allreduce_async",
+    "synchronize",
+]
+
+
+def allreduce(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Combines the tensors of all ranks element by element and returns the result."""
+    op = handle_average_backwards_compatibility(op, average)
+    compressed, ctx = compression.compress(tensor)
+    reduced = gradients.Allreduce.apply(
+        compressed, name, op, prescale_factor, postscale_factor, process_set
+    )
+    return compression.decompress(reduced, ctx)
+
+
+def allreduce_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Combines the tensors of all ranks in place and returns the tensor that was passed."""
+    op = handle_average_backwards_compatibility(op, average)
+    handle = allreduce_async_(
+        tensor, None, name, op, prescale_factor, postscale_factor, process_set
+    )
+    return synchronize(handle)
+
+
+def allgather(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Concatenates the tensors of all ranks; only their first dimensions may differ."""
+    return gradients.Allgather.apply(tensor, name, process_set)
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Returns the root's tensor; the tensor passed on the other ranks gives shape and type."""
+    return gradients.Broadcast.apply(tensor, root_rank, name, process_set)
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Overwrites the tensor with the root's and returns it."""
+    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+
+
+def alltoall(
+    tensor: torch.Tensor,
+    splits: torch.Tensor | Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends `splits[r]` rows to each rank r (equal parts by default), returns the received rows.
+
+    With splits the result is a pair: the rows, and how many of them came from each rank.
+    """
+    rows, received_splits = gradients.Alltoall.apply(tensor, splits, name, process_set)
+    return rows if splits is None else (rows, received_splits)
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """Combines the tensors of all ranks (Average or Sum) and returns this rank's share of rows."""
+    compressed, ctx = compression.compress(tensor)
+    reduced = gradients.Reducescatter.apply(
+        compressed, name, op, process_set, prescale_factor, postscale_factor
+    )
+    return compression.decompress(reduced, ctx)
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Waits until every rank has arrived."""
+    collectives.barrier(process_set)

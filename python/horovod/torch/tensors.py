@@ -1,0 +1,47 @@
+"""Tensors as the engine sees them, and the engine's results as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from horovod.common import collectives
+from horovod.common.collectives import Output, View
+
+
+def view(tensor: torch.Tensor) -> View:
+    """Describes the memory of a tensor, or says why the engine cannot use it."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"expected a torch.Tensor, not {type(tensor).__name__}")
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"type not supported: a tensor with layout {tensor.layout}")
+    if tensor.device.type != "cpu":
+        raise NotImplementedError(
+            f"a tensor on device {tensor.device} cannot be used: this version works on CPU "
+            "tensors only; move it with tensor.cpu()"
+        )
+    if not tensor.is_contiguous():
+        raise ValueError("tensor is required to be contiguous; use tensor.contiguous()")
+    code = collectives.dtype_code(str(tensor.dtype).removeprefix("torch."))
+    return View(tensor.data_ptr(), code, tuple(tensor.shape), tensor)
+
+
+def from_output(output: Output, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor over the memory that the engine allocated, without a copy."""
+    if output.nbytes == 0:
+        return torch.empty(output.shape, dtype=dtype)
+    return torch.frombuffer(collectives.output_buffer(output), dtype=dtype).reshape(output.shape)
+
+
+def splits_list(splits: torch.Tensor | Sequence[int] | None) -> list[int]:
+    """Alltoall splits as the engine wants them; no splits stand for equal parts."""
+    if splits is None:
+        return []
+    if not isinstance(splits, torch.Tensor):
+        return collectives.check_splits(splits)
+    if splits.dim() != 1:
+        raise ValueError(f"splits must have one dimension, not {splits.dim()}")
+    if splits.dtype != torch.int32:
+        raise ValueError(f"splits must be int32, not {splits.dtype}")
+    return splits.tolist()

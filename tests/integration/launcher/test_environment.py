@@ -1,0 +1,85 @@
+"""What a worker finds in its environment."""
+
+from __future__ import annotations
+
+import re
+import resource
+
+import pytest
+
+
+def variables(run, *arguments: str, **environment: str) -> dict[str, dict[str, str]]:
+    """The environment of each rank."""
+    code, output, _ = run(*arguments, "env", environment=environment)
+    assert code == 0
+    found: dict[str, dict[str, str]] = {}
+    for rank, name, value in re.findall(r"\[(\d+)\]<stdout>:(\w+)=(.*)", output.decode()):
+        found.setdefault(rank, {})[name] = value
+    return found
+
+
+def test_each_rank_is_told_its_place_and_where_to_meet(run) -> None:
+    found = variables(run, "-np", "2")
+    for rank in ("0", "1"):
+        seen = found[rank]
+        expected = {
+            "HOROVOD_HOSTNAME": "localhost",
+            "HOROVOD_RANK": rank,
+            "HOROVOD_SIZE": "2",
+            "HOROVOD_LOCAL_RANK": rank,
+            "HOROVOD_LOCAL_SIZE": "2",
+            "HOROVOD_CROSS_RANK": "0",
+            "HOROVOD_CROSS_SIZE": "1",
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_IFACE": "lo",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+            "OMPI_COMM_WORLD_RANK": rank,
+            "OMPI_COMM_WORLD_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_RANK": rank,
+            "PYTHONUNBUFFERED": "1",
+        }
+        assert {name: seen.get(name) for name in expected} == expected
+        assert int(seen["HOROVOD_GLOO_RENDEZVOUS_PORT"]) > 0
+        assert re.fullmatch("[0-9a-f]{64}", seen["_HOROVOD_SECRET_KEY"])
+    assert found["0"]["_HOROVOD_SECRET_KEY"] == found["1"]["_HOROVOD_SECRET_KEY"]
+
+
+def test_a_job_inside_a_job_has_its_own_numbers(run) -> None:
+    outer = {"HOROVOD_RANK": "7", "HOROVOD_SIZE": "9", "_HOROVOD_SECRET_KEY": "00" * 32}
+    found = variables(run, "-np", "1", **outer)["0"]
+    assert (found["HOROVOD_RANK"], found["HOROVOD_SIZE"]) == ("0", "1")
+    assert found["_HOROVOD_SECRET_KEY"] != "00" * 32
+
+
+def test_what_the_user_has_set_is_passed_on_but_shell_leftovers_are_not(run) -> None:
+    given = {"MY_OWN": "x", "CUDA_VISIBLE_DEVICES": "1", "OLDPWD": "/", "HOROVOD_CYCLE_TIME": "3"}
+    found = variables(run, "-np", "1", **given)["0"]
+    assert (found["MY_OWN"], found["CUDA_VISIBLE_DEVICES"]) == ("x", "1")
+    assert found["HOROVOD_CYCLE_TIME"] == "3"
+    assert "OLDPWD" not in found
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "value"),
+    [
+        ("--fusion-threshold-mb 10", "HOROVOD_FUSION_THRESHOLD", "10485760"),
+        ("--cycle-time-ms 20", "HOROVOD_CYCLE_TIME", "20.0"),
+        ("--cache-capacity 0", "HOROVOD_CACHE_CAPACITY", "0"),
+        ("--gloo-timeout-seconds 7", "HOROVOD_GLOO_TIMEOUT_SECONDS", "7"),
+        ("--log-level DEBUG", "HOROVOD_LOG_LEVEL", "DEBUG"),
+    ],
+)
+def test_options_reach_the_workers_and_beat_the_environment(
+    run, options: str, name: str, value: str
+) -> None:
+    assert variables(run, "-np", "1", *options.split(), **{name: "1"})["0"][name] == value
+
+
+def test_many_ranks_need_no_higher_limit_of_open_files(run) -> None:
+    def lower() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))
+
+    code, output, errors = run("-np", "80", "sh", "-c", "ulimit -Sn", prepare=lower)
+    assert (code, errors) == (0, b"")
+    assert output.count(b"<stdout>:64\n") == 80

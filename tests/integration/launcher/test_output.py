@@ -1,0 +1,105 @@
+"""What a user sees of the ranks' output."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+
+def test_every_line_carries_rank_and_stream(run) -> None:
+    code, output, errors = run("-np", "2", "sh", "-c", "echo one; echo two; echo three >&2")
+    assert code == 0
+    expected = [b"[%d]<stdout>:%s" % (rank, word) for rank in (0, 1) for word in (b"one", b"two")]
+    assert sorted(output.splitlines()) == expected
+    assert sorted(errors.splitlines()) == [b"[0]<stderr>:three", b"[1]<stderr>:three"]
+
+
+def test_lines_of_different_ranks_never_mix(run) -> None:
+    script = "i=0; while [ $i -lt 400 ]; do printf 'abcdefgh%s' ijkl; echo mnop; i=$((i+1)); done"
+    code, output, _ = run("-np", "4", "sh", "-c", script)
+    assert code == 0
+    lines = output.splitlines()
+    assert len(lines) == 1600
+    assert {line[3:] for line in lines} == {b"<stdout>:abcdefghijklmnop"}
+
+
+def test_progress_bars_flow(start) -> None:
+    job = start("-np", "1", "sh", "-c", r"printf '10%%\r20%%\r'; sleep 1000")
+    job.wait_for(b"[0]<stdout>:10%\r[0]<stdout>:20%\r")
+
+
+def test_a_complete_line_is_shown_at_once_and_an_incomplete_one_is_held_back(start) -> None:
+    job = start("-np", "1", "sh", "-c", "printf 'whole\\npart'; echo shown >&2; sleep 1000")
+    job.wait_for(b"[0]<stdout>:whole\n")
+    assert os.read(job.process.stderr.fileno(), 100) == b"[0]<stderr>:shown\n"
+    assert job.output == b"[0]<stdout>:whole\n"
+
+
+def test_bytes_that_are_no_text_pass_unchanged(run) -> None:
+    code, output, _ = run("-np", "1", "printf", r"\377\376 \303\251\n")
+    assert (code, output) == (0, b"[0]<stdout>:\xff\xfe \xc3\xa9\n")
+
+
+def test_an_unfinished_last_line_gets_no_line_end_but_is_not_glued_to_another(run) -> None:
+    assert run("-np", "1", "printf", "end")[1] == b"[0]<stdout>:end"
+    output = run("-np", "2", "printf", "end")[1]
+    assert sorted(output.split(b"\n")) == [b"[0]<stdout>:end", b"[1]<stdout>:end"]
+
+
+def test_a_very_long_line_arrives_whole_up_to_a_limit_and_broken_beyond(run) -> None:
+    script = "head -c 3000000 /dev/zero | tr '\\0' x; echo"
+    code, output, _ = run("-np", "1", "sh", "-c", script)
+    assert code == 0
+    assert output.count(b"x") == 3_000_000
+    assert [len(line) for line in output.splitlines()] == [12 + (1 << 20)] * 2 + [902_860]
+
+
+def test_timestamps(run) -> None:
+    pattern = rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hello\n"
+    for option in ("-prefix-timestamp", "--prefix-output-with-timestamp"):
+        code, output, _ = run(option, "-np", "1", "echo", "hello")
+        assert code == 0
+        assert re.fullmatch(pattern, output), output
+
+
+def test_timestamps_are_local_time(run) -> None:
+    def hour(zone: str) -> int:
+        arguments = ("-prefix-timestamp", "-np", "1", "echo", "x")
+        return int(run(*arguments, environment={"TZ": zone})[1][11:13])
+
+    assert (hour("XXX-6") - hour("XXX0")) % 24 in (6, 7)
+
+
+def test_a_reader_that_goes_away_ends_the_job_quietly(start) -> None:
+    job = start("-np", "2", "sh", "-c", "while :; do echo line; done")
+    job.wait_for(b"line")
+    job.process.stdout.close()
+    assert job.process.wait(10) == 141
+    assert job.process.stderr.read() == b""
+    job.assert_all_gone(0)
+
+
+def test_a_reader_that_pauses_does_not_keep_the_job_from_being_ended(start) -> None:
+    job = start("-np", "2", "sh", "-c", "while :; do echo line; done", stderr=subprocess.DEVNULL)
+    job.wait_for(b"line")
+    job.signal(15)
+    assert job.process.wait(10) == 143
+    job.assert_all_gone(0)
+
+
+def test_stdin_of_workers_is_empty(run) -> None:
+    code, output, _ = run("-np", "2", "cat", stdin=subprocess.PIPE)
+    assert (code, output) == (0, b"")
+
+
+def test_verbose_tells_plan_processes_phases_and_ends_on_stderr(run) -> None:
+    code, output, errors = run("--verbose", "-np", "2", "true")
+    assert (code, output) == (0, b"")
+    for text in (
+        rb"plan: rank 1 of 2 on localhost, local rank 1 of 2, cross rank 0 of 1",
+        rb"rank 0 runs as process \d+",
+        rb"phase rendezvous: \d\.\d+ s",
+        rb"rank 1 exited with code 0 after",
+    ):
+        assert re.search(text, errors), errors

@@ -1,0 +1,26 @@
+"""Barrier: nobody leaves before everybody has arrived, and other operations are not disturbed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from frameworks import Framework, assert_equal, everyones, mine
+
+
+def test_nobody_leaves_early(framework: Framework, tmp_path: Path) -> None:
+    hvd = framework.hvd
+    directory = hvd.broadcast_object(tmp_path)
+    for turn in range(10):
+        (directory / f"{turn}.{hvd.rank()}").touch()
+        hvd.barrier()
+        assert all((directory / f"{turn}.{rank}").exists() for rank in range(hvd.size()))
+
+
+def test_amid_other_operations(framework: Framework) -> None:
+    hvd = framework.hvd
+    handles = []
+    for n in range(10):
+        handles.append(hvd.allreduce_async(mine(framework, (n,)), name=str(n), op=hvd.Sum))
+        hvd.barrier()
+    for n, handle in enumerate(handles):
+        assert_equal(framework, hvd.synchronize(handle), everyones((n,)).sum(axis=0))

@@ -1,0 +1,82 @@
+"""Joining and leaving: what a process is told about its place, and errors outside a job."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from frameworks import Framework, assert_equal, everyones, mine
+
+from horovod.common.exceptions import HorovodInternalError
+
+
+def test_the_place_is_the_launchers(framework: Framework) -> None:
+    hvd = framework.hvd
+    assert hvd.rank() == int(os.environ.get("HOROVOD_RANK", "0"))
+    assert hvd.size() == int(os.environ.get("HOROVOD_SIZE", "1"))
+    assert hvd.local_rank() == int(os.environ.get("HOROVOD_LOCAL_RANK", str(hvd.local_rank())))
+    assert 0 <= hvd.local_rank() < hvd.local_size() <= hvd.size()
+    assert 0 <= hvd.cross_rank() < hvd.cross_size() <= hvd.size()
+    assert hvd.global_process_set.ranks == list(range(hvd.size()))
+    assert hvd.global_process_set.size() == hvd.size()
+    assert hvd.global_process_set.rank() == hvd.rank()
+    assert hvd.global_process_set.included() is True
+
+
+def test_init_twice_is_harmless(framework: Framework) -> None:
+    hvd = framework.hvd
+    before = (hvd.rank(), hvd.size())
+    hvd.init()
+    assert (hvd.rank(), hvd.size()) == before
+
+
+def test_join_and_leave_a_hundred_times(framework: Framework) -> None:
+    hvd = framework.hvd
+    before = (hvd.rank(), hvd.size())
+    for _ in range(100):
+        hvd.shutdown()
+        assert not hvd.is_initialized()
+        hvd.init()
+        assert (hvd.rank(), hvd.size()) == before
+        result = hvd.allreduce(mine(framework, (5,)), name="x", op=hvd.Sum)
+        assert_equal(framework, result, everyones((5,)).sum(axis=0))
+
+
+def test_outside_a_job(framework: Framework) -> None:
+    hvd = framework.hvd
+    tensor = mine(framework, (5,))
+    hvd.shutdown()
+    for question in (hvd.rank, hvd.size, hvd.local_rank, hvd.local_size, hvd.cross_size):
+        with pytest.raises(ValueError, match="init"):
+            question()
+    for operation in (
+        lambda: hvd.allreduce(tensor),
+        lambda: hvd.allgather(tensor),
+        lambda: hvd.broadcast(tensor, 0),
+        lambda: hvd.alltoall(tensor),
+        lambda: hvd.reducescatter(tensor),
+        lambda: hvd.barrier(),
+        lambda: hvd.broadcast_object(1),
+    ):
+        with pytest.raises(HorovodInternalError):
+            operation()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_rank_that_leaves_fails_the_others(framework: Framework) -> None:
+    hvd = framework.hvd
+    if hvd.rank() == 0:
+        hvd.shutdown()
+        return
+    with pytest.raises(HorovodInternalError):
+        hvd.allreduce(mine(framework, (5,)), name="alone")
+
+
+def test_handles_end_with_the_job(framework: Framework) -> None:
+    hvd = framework.hvd
+    handle = hvd.allreduce_async(mine(framework, (5,)))
+    hvd.barrier()
+    hvd.shutdown()
+    assert hvd.synchronize(handle) is None
+    with pytest.raises(ValueError, match="handle"):
+        hvd.poll(handle)

@@ -1,0 +1,71 @@
+"""What is particular about PyTorch tensors: layout, devices, deprecated arguments, compression."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import horovod.torch as hvd  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        hvd.allreduce,
+        hvd.allreduce_,
+        hvd.allgather,
+        lambda tensor: hvd.broadcast(tensor, 0),
+        lambda tensor: hvd.broadcast_(tensor, 0),
+        hvd.alltoall,
+        hvd.reducescatter,
+    ],
+)
+def test_only_contiguous_tensors(operation) -> None:
+    with pytest.raises(ValueError, match="contiguous"):
+        operation(torch.ones(3, 4).t())
+
+
+def test_other_devices_are_refused() -> None:
+    with pytest.raises(NotImplementedError, match="meta"):
+        hvd.allreduce(torch.ones(3, device="meta"))
+
+
+def test_sparse_tensors_have_their_own_function() -> None:
+    with pytest.raises(ValueError, match="sparse"):
+        hvd.allreduce(torch.ones(3).to_sparse())
+    dense = torch.zeros(6, 2)
+    dense[hvd.rank()] = hvd.rank() + 1
+    for op in (hvd.Sum, hvd.Average):
+        wait = hvd.sparse_allreduce_async(dense.to_sparse(1), name="sparse", op=op)
+        assert torch.allclose(wait().to_dense(), hvd.allreduce(dense, op=op))
+    empty = hvd.sparse_allreduce_async(torch.zeros(6, 2).to_sparse(1), name="empty", op=hvd.Sum)
+    assert torch.equal(empty().to_dense(), torch.zeros(6, 2))
+
+
+def test_not_a_tensor() -> None:
+    with pytest.raises(TypeError, match="list"):
+        hvd.allreduce_([1.0])
+
+
+def test_the_argument_average() -> None:
+    tensor = torch.ones(3)
+    with pytest.warns(DeprecationWarning, match="op=hvd.Average"):
+        assert torch.equal(hvd.allreduce(tensor, average=True), tensor)
+    with pytest.warns(DeprecationWarning, match="average"):
+        assert torch.equal(hvd.allreduce(tensor, average=False), tensor * hvd.size())
+    with pytest.raises(ValueError, match="both"):
+        hvd.allreduce(tensor, average=True, op=hvd.Sum)
+
+
+def test_fp16_compression() -> None:
+    for dtype in (torch.float32, torch.float64):
+        compressed, ctx = hvd.Compression.fp16.compress(torch.ones(3, dtype=dtype))
+        assert compressed.dtype == torch.float16
+        assert hvd.Compression.fp16.decompress(compressed, ctx).dtype == dtype
+    whole = torch.ones(3, dtype=torch.int64)
+    assert hvd.Compression.fp16.compress(whole)[0] is whole
+    assert hvd.Compression.none.compress(whole)[0] is whole
+    result = hvd.reducescatter(torch.ones(hvd.size()), compression=hvd.Compression.fp16)
+    assert result.dtype == torch.float32
+    assert torch.equal(result, torch.ones(1))

@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "a test fails by panicking"
 )]
 
@@ -11,6 +12,7 @@ mod jobs;
 use std::time::{Duration, Instant};
 
 use hvd_engine::{Error, Outcome, Submission};
+use hvd_transport::testing::Wire;
 use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use jobs::{Job, floats, pause, run, run_with, source, tensor};
 
@@ -21,10 +23,9 @@ fn named(name: &str, values: &[f32]) -> Submission {
     }
 }
 
-#[test]
-fn sums_agree_on_every_rank_for_any_size() {
+fn sums_agree_on_every_rank_for_any_size(wire: Wire) {
     for size in 1..=4 {
-        let results = run(size, |job| {
+        let results = run(wire, size, |job| {
             let mine = job.rank_number();
             floats(&job.call(named("x", &[mine, 1.0])).unwrap())
         });
@@ -34,9 +35,8 @@ fn sums_agree_on_every_rank_for_any_size() {
     }
 }
 
-#[test]
-fn every_reduction_and_both_factors() {
-    let results = run(2, |job| {
+fn every_reduction_and_both_factors(wire: Wire) {
+    let results = run(wire, 2, |job| {
         let mine = job.rank_number() + 2.0;
         let reduce = |op, prescale, postscale| {
             let submission = Submission {
@@ -58,9 +58,8 @@ fn every_reduction_and_both_factors() {
     assert_eq!(results, vec![[25.0, 5.0, 2.0, 3.0, 6.0]; 2]);
 }
 
-#[test]
-fn many_operations_in_flight_are_fused_and_all_arrive() {
-    let results = run(3, |job| {
+fn many_operations_in_flight_are_fused_and_all_arrive(wire: Wire) {
+    let results = run(wire, 3, |job| {
         for step in 0..5 {
             let handles: Vec<_> = (0..50_u8)
                 .map(|index| {
@@ -79,9 +78,8 @@ fn many_operations_in_flight_are_fused_and_all_arrive() {
     assert_eq!(results, [true; 3]);
 }
 
-#[test]
-fn allgather_joins_ragged_rows_alone_and_fused() {
-    run(3, |job| {
+fn allgather_joins_ragged_rows_alone_and_fused(wire: Wire) {
+    run(wire, 3, |job| {
         let rows = job.rank.index();
         let values = vec![job.rank_number(); rows * 2];
         let gather = |name: &str| {
@@ -104,9 +102,8 @@ fn allgather_joins_ragged_rows_alone_and_fused() {
     });
 }
 
-#[test]
-fn broadcast_from_every_root() {
-    run(3, |job| {
+fn broadcast_from_every_root(wire: Wire) {
+    run(wire, 3, |job| {
         for root in 0..3_u8 {
             let submission = Submission {
                 name: Some(format!("b{root}")),
@@ -119,9 +116,8 @@ fn broadcast_from_every_root() {
 }
 
 /// The example of the specification: the last row of each rank is not sent.
-#[test]
-fn alltoall_sends_rows_where_the_splits_say() {
-    let results = run(2, |job| {
+fn alltoall_sends_rows_where_the_splits_say(wire: Wire) {
+    let results = run(wire, 2, |job| {
         let base = job.rank_number() * 10.0;
         let rows: Vec<f32> = (0..4_u8).map(|row| base + f32::from(row)).collect();
         let splits = if job.rank.index() == 0 {
@@ -140,9 +136,8 @@ fn alltoall_sends_rows_where_the_splits_say() {
     assert_eq!(results[1], (vec![1.0, 2.0], vec![2, 0]));
 }
 
-#[test]
-fn reducescatter_hands_out_uneven_shares_alone_and_fused() {
-    run(3, |job| {
+fn reducescatter_hands_out_uneven_shares_alone_and_fused(wire: Wire) {
+    run(wire, 3, |job| {
         let values: Vec<f32> = (0..5_u8)
             .map(|row| f32::from(row) + job.rank_number())
             .collect();
@@ -164,10 +159,9 @@ fn reducescatter_hands_out_uneven_shares_alone_and_fused() {
     });
 }
 
-#[test]
-fn barrier_waits_for_the_last() {
+fn barrier_waits_for_the_last(wire: Wire) {
     let start = Instant::now();
-    let left = run(2, move |job| {
+    let left = run(wire, 2, move |job| {
         if job.rank.index() == 1 {
             pause(Duration::from_millis(100));
         }
@@ -180,9 +174,8 @@ fn barrier_waits_for_the_last() {
     );
 }
 
-#[test]
-fn a_mismatch_is_told_to_all_and_the_next_operation_works() {
-    run(2, |job| {
+fn a_mismatch_is_told_to_all_and_the_next_operation_works(wire: Wire) {
+    run(wire, 2, |job| {
         let wrong = vec![0.0; 3 + job.rank.index()];
         let error = job.call(named("x", &wrong)).unwrap_err();
         let Error::Mismatch(text) = &error else {
@@ -193,9 +186,8 @@ fn a_mismatch_is_told_to_all_and_the_next_operation_works() {
     });
 }
 
-#[test]
-fn a_tensor_may_change_its_shape_between_steps() {
-    run(2, |job| {
+fn a_tensor_may_change_its_shape_between_steps(wire: Wire) {
+    run(wire, 2, |job| {
         for length in [4, 4, 4, 7, 7, 4, 1] {
             let result = floats(&job.call(named("x", &vec![1.0; length])).unwrap());
             assert_eq!(result, vec![2.0; length]);
@@ -203,13 +195,12 @@ fn a_tensor_may_change_its_shape_between_steps() {
     });
 }
 
-#[test]
-fn more_tensors_than_the_cache_holds() {
+fn more_tensors_than_the_cache_holds(wire: Wire) {
     let options = hvd_engine::EngineOptions {
         cache_capacity: 3,
         ..Default::default()
     };
-    run_with(2, &options, |job| {
+    run_with(wire, 2, &options, |job| {
         for step in 0..4 {
             for index in 0..(4 + step) {
                 let result = job.call(named(&format!("t{index}"), &[1.0])).unwrap();
@@ -219,9 +210,8 @@ fn more_tensors_than_the_cache_holds() {
     });
 }
 
-#[test]
-fn a_name_in_flight_is_refused_and_the_first_one_completes() {
-    run(2, |job| {
+fn a_name_in_flight_is_refused_and_the_first_one_completes(wire: Wire) {
+    run(wire, 2, |job| {
         let first = (job.rank.index() == 0).then(|| {
             let first = job.start(named("x", &[1.0])).unwrap();
             let second = job.start(named("x", &[1.0]));
@@ -237,9 +227,8 @@ fn a_name_in_flight_is_refused_and_the_first_one_completes() {
     });
 }
 
-#[test]
-fn shutdown_of_one_rank_fails_what_others_wait_for() {
-    run(3, |job| {
+fn shutdown_of_one_rank_fails_what_others_wait_for(wire: Wire) {
+    run(wire, 3, |job| {
         if job.rank.index() == 2 {
             job.engine.shutdown();
         } else {
@@ -251,9 +240,8 @@ fn shutdown_of_one_rank_fails_what_others_wait_for() {
     });
 }
 
-#[test]
-fn empty_and_large_tensors() {
-    run(2, |job| {
+fn empty_and_large_tensors(wire: Wire) {
+    run(wire, 2, |job| {
         assert_eq!(floats(&job.call(named("empty", &[])).unwrap()), []);
         let large = vec![1.5; 300_000];
         let result: Outcome = job.call(named("large", &large)).unwrap();
@@ -261,9 +249,8 @@ fn empty_and_large_tensors() {
     });
 }
 
-#[test]
-fn a_dead_rank_is_named_by_every_pending_and_later_call() {
-    let results = jobs::run_until_death(3, Rank::new(1), |job: &Job| {
+fn a_dead_rank_is_named_by_every_pending_and_later_call(wire: Wire) {
+    let results = jobs::run_until_death(wire, 3, Rank::new(1), |job: &Job| {
         let pending = job.call(named("x", &[1.0])).unwrap_err();
         let later = job.start(named("y", &[1.0])).unwrap_err();
         (pending.to_string(), later.to_string())
@@ -276,3 +263,41 @@ fn a_dead_rank_is_named_by_every_pending_and_later_call() {
         assert!(later.starts_with("rank 1 on host `localhost` "), "{later}");
     }
 }
+
+/// Every test above, over every wire.
+macro_rules! over_every_wire {
+    ($($test:ident),+ $(,)?) => {
+        over_every_wire!(@wire memory, Memory, $($test),+);
+        over_every_wire!(@wire shared_memory, SharedMemory, $($test),+);
+        over_every_wire!(@wire tcp, Tcp, $($test),+);
+    };
+    (@wire $module:ident, $wire:ident, $($test:ident),+) => {
+        mod $module {
+            use hvd_transport::testing::Wire;
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(Wire::$wire);
+                }
+            )+
+        }
+    };
+}
+
+over_every_wire!(
+    sums_agree_on_every_rank_for_any_size,
+    every_reduction_and_both_factors,
+    many_operations_in_flight_are_fused_and_all_arrive,
+    allgather_joins_ragged_rows_alone_and_fused,
+    broadcast_from_every_root,
+    alltoall_sends_rows_where_the_splits_say,
+    reducescatter_hands_out_uneven_shares_alone_and_fused,
+    barrier_waits_for_the_last,
+    a_mismatch_is_told_to_all_and_the_next_operation_works,
+    a_tensor_may_change_its_shape_between_steps,
+    more_tensors_than_the_cache_holds,
+    a_name_in_flight_is_refused_and_the_first_one_completes,
+    shutdown_of_one_rank_fails_what_others_wait_for,
+    empty_and_large_tensors,
+    a_dead_rank_is_named_by_every_pending_and_later_call,
+);

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, usable_id
-from horovod.common.util import Adasum, Average, Max, Min, Product, Sum, require_int
+from horovod.common.util import Adasum, Average, Max, Min, Product, Sum, require_count
 
 Output = _core.Output
 
@@ -106,7 +106,7 @@ def broadcast(
         view.address,
         view.dtype,
         view.shape,
-        require_int(root_rank, "root_rank"),
+        require_count(root_rank, "root_rank"),
         usable_id(process_set),
     )
     return _remember(handle, finish, view)
@@ -191,7 +191,7 @@ def output_buffer(output: Output) -> Any:
 
 def check_splits(splits: Sequence[Any]) -> list[int]:
     """Returns alltoall splits as a list of ints."""
-    return [require_int(rows, "each of splits") for rows in splits]
+    return [require_count(rows, "each of splits") for rows in splits]
 
 
 def _remember(handle: int, finish: Finish, *views: View) -> int:

@@ -113,3 +113,11 @@ def require_int(value: Any, what: str) -> int:
         return int(value.__index__())
     except AttributeError:
         raise ValueError(f"{what} must be an integer, not {value!r}") from None
+
+
+def require_count(value: Any, what: str) -> int:
+    """Returns a value as an int that fits 31 bits and is not negative, or raises ValueError."""
+    count = require_int(value, what)
+    if not 0 <= count < 2**31:
+        raise ValueError(f"{what} must be from 0 to {2**31 - 1}, not {count}")
+    return count

@@ -306,4 +306,4 @@ def _splits_list(splits: npt.ArrayLike | Sequence[int] | None) -> list[int]:
         raise ValueError(f"splits must have one dimension, not {array.ndim}")
     if array.size > 0 and array.dtype.kind not in "iu":
         raise ValueError(f"splits must be integers, not {array.dtype}")
-    return [int(rows) for rows in array]
+    return collectives.check_splits(array)

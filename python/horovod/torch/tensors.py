@@ -44,4 +44,4 @@ def splits_list(splits: torch.Tensor | Sequence[int] | None) -> list[int]:
         raise ValueError(f"splits must have one dimension, not {splits.dim()}")
     if splits.dtype != torch.int32:
         raise ValueError(f"splits must be int32, not {splits.dtype}")
-    return splits.tolist()
+    return collectives.check_splits(splits.tolist())

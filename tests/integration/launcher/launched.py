@@ -22,11 +22,13 @@ PATIENCE = 20.0
 
 OFFSPRING = """
 setsid bash -c 'trap "" TERM INT HUP; echo deep; while :; do sleep 1000; done' &
-bash -c 'sleep 1000; :' &
+bash -c 'echo shallow; sleep 1000; :' &
 echo ready
 wait
 """
 """A worker with a child, and with a stubborn one that has left session and group."""
+
+OFFSPRING_SAYS = (b"ready", b"shallow", b"deep")
 
 
 def command() -> str:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from launched import Job, command
+from launched import OFFSPRING, OFFSPRING_SAYS, Job, command
 
 
 def start_function_job(start, *arguments: str, write_end: int, **options: object) -> Job:
@@ -66,10 +66,10 @@ read_end, write_end = os.pipe()
 options = ["-np", "2", "--results-fd", str(write_end)]
 subprocess.run([sys.argv[1], *options, *sys.argv[2:]], pass_fds=[write_end])
 """
-    script = "setsid sleep 1000 & echo ready; sleep 1000"
     python = [sys.executable, "-c", caller]
-    job = start(command(), "sh", "-c", script, program=python)
-    job.wait_for(b"ready", 2)
+    job = start(command(), "bash", "-c", OFFSPRING, program=python)
+    for word in OFFSPRING_SAYS:
+        job.wait_for(word, 2)
     assert len(job.processes()) >= 9
     job.signal(signal.SIGKILL)
     job.assert_all_gone(6)

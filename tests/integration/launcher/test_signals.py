@@ -9,14 +9,14 @@ import termios
 import time
 
 import pytest
-from launched import OFFSPRING, Job, watched
+from launched import OFFSPRING, OFFSPRING_SAYS, Job, watched
 
 
 def start_offspring(start, ranks: int = 2, **options: object) -> Job:
     job = start("-np", str(ranks), "bash", "-c", OFFSPRING, **options)
-    job.wait_for(b"ready", ranks)
-    job.wait_for(b"deep", ranks)
-    assert len(job.processes()) >= 2 + 4 * ranks
+    for word in OFFSPRING_SAYS:
+        job.wait_for(word, ranks)
+    assert len(job.processes()) >= 2 + 3 * ranks
     return job
 
 

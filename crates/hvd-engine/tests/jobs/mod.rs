@@ -3,9 +3,10 @@
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use hvd_engine::{Engine, EngineOptions, Handle, Outcome, Result, Source, Submission};
+use hvd_engine::{Engine, EngineOptions, Farewell, Handle, Outcome, Result, Source, Submission};
 use hvd_testkit::run_ranks_with;
-use hvd_transport::{Transport, mem};
+use hvd_transport::testing::{Wire, mesh_of};
+use hvd_transport::{Abort, Failure, Mesh};
 use hvd_types::{DType, OpKind, Rank, Shape};
 
 /// One rank of a job.
@@ -47,48 +48,71 @@ pub(crate) fn pause(time: Duration) {
 
 /// Runs `body` on every rank of a job of `size` and returns the results by rank.
 pub(crate) fn run<T: Send + 'static>(
+    wire: Wire,
     size: usize,
     body: impl Fn(&Job) -> T + Send + Sync + 'static,
 ) -> Vec<T> {
-    run_with(size, &EngineOptions::default(), body)
+    run_with(wire, size, &EngineOptions::default(), body)
 }
 
 pub(crate) fn run_with<T: Send + 'static>(
+    wire: Wire,
     size: usize,
     options: &EngineOptions,
     body: impl Fn(&Job) -> T + Send + Sync + 'static,
 ) -> Vec<T> {
     let options = options.clone();
-    run_ranks_with(mem::mesh(size), move |rank, transport| {
-        body(&job(rank, Box::new(transport), &options))
+    run_ranks_with(mesh_of(wire, size), move |_, mesh| {
+        body(&job(mesh, &options))
     })
 }
 
 /// As [`run`], but the rank `victim` dies instead of taking part. Results are the survivors'.
 pub(crate) fn run_until_death<T: Send + 'static>(
+    wire: Wire,
     size: usize,
     victim: Rank,
     body: impl Fn(&Job) -> T + Send + Sync + 'static,
 ) -> Vec<T> {
-    let results = run_ranks_with(mem::mesh(size), move |rank, transport| {
-        if rank == victim {
-            transport.die();
-            return None;
+    let meshes = mesh_of(wire, size);
+    let aborts: Vec<Abort> = meshes.iter().map(|mesh| mesh.abort.clone()).collect();
+    let results = run_ranks_with(meshes, move |rank, mesh| {
+        if rank != victim {
+            return Some(body(&job(mesh, &EngineOptions::default())));
         }
-        Some(body(&job(
-            rank,
-            Box::new(transport),
-            &EngineOptions::default(),
-        )))
+        match mesh.lifeline {
+            Some(lifeline) => lifeline.sever(),
+            // Queues in memory have no connection that could break.
+            None => aborts.iter().for_each(|abort| {
+                abort.raise(Failure {
+                    rank,
+                    host: "localhost".into(),
+                    reason: "died".into(),
+                });
+            }),
+        }
+        None
     });
     results.into_iter().flatten().collect()
 }
 
-fn job(rank: Rank, transport: Box<dyn Transport>, options: &EngineOptions) -> Job {
-    let hosts = vec!["localhost".to_owned(); transport.size()];
+fn job(mesh: Mesh, options: &EngineOptions) -> Job {
+    let Mesh {
+        transport,
+        lifeline,
+        hosts,
+        ..
+    } = mesh;
+    let rank = transport.rank();
+    let farewell = move |end, transport| {
+        if let (Farewell::Failed(failure), Some(lifeline)) = (end, &lifeline) {
+            lifeline.report(failure);
+        }
+        drop((transport, lifeline));
+    };
     Job {
         rank,
-        engine: Engine::start(transport, hosts, options, |_, _| ()).unwrap(),
+        engine: Engine::start(transport, hosts, options, farewell).unwrap(),
     }
 }
 

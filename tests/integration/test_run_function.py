@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import horovod
@@ -26,6 +28,23 @@ def test_one_process_is_the_default() -> None:
     assert horovod.run(lambda: "done") == ["done"]
 
 
+def test_options_reach_the_launcher(tmp_path: Path) -> None:
+    results = horovod.run(
+        lambda: print("to the file"),
+        num_proc=2,
+        hosts="localhost:2",
+        start_timeout=30,
+        ssh_port=22,
+        ssh_identity_file="unused",
+        disable_cache=True,
+        output_filename=str(tmp_path / "output"),
+        use_gloo=True,
+        network_interfaces=["lo"],
+    )
+    assert results == [None, None]
+    assert any("to the file" in file.read_text() for file in tmp_path.rglob("stdout"))
+
+
 def test_large_arguments_and_results() -> None:
     results = horovod.run(lambda data: data * 2, (b"x" * 3_000_000,), num_proc=2)
     assert [len(result) for result in results] == [6_000_000] * 2
@@ -42,6 +61,7 @@ def test_a_failing_function_is_reported(capfd: pytest.CaptureFixture[str]) -> No
 
     with pytest.raises(RuntimeError, match="the reason") as caught:
         horovod.run(fail, num_proc=2)
+    assert "the first error was" in str(caught.value)
     assert "ended with code" in str(caught.value)
     assert "the reason" in capfd.readouterr().err
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from pathlib import Path
 
 from frameworks import Framework, assert_equal, everyones, mine
 
 
-def test_nobody_leaves_early(framework: Framework, tmp_path: Path) -> None:
+def test_nobody_leaves_early(framework: Framework) -> None:
     hvd = framework.hvd
-    directory = hvd.broadcast_object(tmp_path)
-    for turn in range(10):
-        (directory / f"{turn}.{hvd.rank()}").touch()
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(tempfile.TemporaryDirectory()) if hvd.rank() == 0 else None
+        directory = Path(hvd.broadcast_object(own))
+        for turn in range(10):
+            (directory / f"{turn}.{hvd.rank()}").touch()
+            hvd.barrier()
+            assert all((directory / f"{turn}.{rank}").exists() for rank in range(hvd.size()))
         hvd.barrier()
-        assert all((directory / f"{turn}.{rank}").exists() for rank in range(hvd.size()))
 
 
 def test_amid_other_operations(framework: Framework) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 
 import pytest
 from frameworks import Framework, assert_equal, everyones, mine
@@ -80,3 +82,20 @@ def test_handles_end_with_the_job(framework: Framework) -> None:
     assert hvd.synchronize(handle) is None
     with pytest.raises(ValueError, match="handle"):
         hvd.poll(handle)
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_an_interrupted_wait_can_be_taken_up_again(framework: Framework) -> None:
+    hvd = framework.hvd
+    if hvd.rank() != 0:
+        # The operation stays in flight on rank 0 until this rank submits its part.
+        hvd.barrier()
+    handle = hvd.allreduce_async(mine(framework, (5,)), name="x", op=hvd.Sum)
+    if hvd.rank() == 0:
+        interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            interrupt.start()
+            hvd.synchronize(handle)
+        interrupt.join()
+        hvd.barrier()
+    assert_equal(framework, hvd.synchronize(handle), everyones((5,)).sum(axis=0))

@@ -117,6 +117,7 @@ def test_a_name_in_flight_cannot_be_used(
     if hvd.rank() == 0:
         with pytest.raises(ValueError, match="twice"):
             submit(hvd, ones)
+        assert not hvd.poll(handle)
         hvd.barrier()
     assert hvd.synchronize(handle) is not None
     assert hvd.synchronize(submit(hvd, ones)) is not None

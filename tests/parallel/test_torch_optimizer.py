@@ -208,11 +208,9 @@ def test_gradients_in_another_memory_format() -> None:
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
     images = torch.full((1, 3, 5, 5), float(hvd.rank() + 1))
     model(images.to(memory_format=torch.channels_last)).sum().backward()
-    own = 9.0 * (hvd.rank() + 1)
     optimizer.synchronize()
     average = sum(9.0 * (rank + 1) for rank in range(hvd.size())) / hvd.size()
     torch.testing.assert_close(model.weight.grad, torch.full((4, 3, 3, 3), average))
-    assert hvd.size() == 1 or own != average or hvd.size() % 2 == 1
 
 
 def test_the_wrapped_optimizer_lives_on() -> None:
@@ -220,18 +218,17 @@ def test_the_wrapped_optimizer_lives_on() -> None:
     wrapped = sgd(model)
     calls = []
     wrapped.register_step_post_hook(lambda *_: calls.append("hook"))
-    early = torch.optim.lr_scheduler.StepLR(wrapped, 1)
+    torch.optim.lr_scheduler.StepLR(wrapped, 1)  # puts its own `step` on the instance
     optimizer = hvd.DistributedOptimizer(wrapped, model.named_parameters())
-    late = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     assert isinstance(optimizer, torch.optim.SGD)
     assert type(optimizer).__name__ == "SGD"
     assert optimizer.param_groups[0]["momentum"] == 0.9
     loss_of(model, 0, hvd.rank()).backward()
     optimizer.step()
     assert calls == ["hook"]
-    late.step()
+    scheduler.step()
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
-    del early
 
 
 def test_a_group_added_later_is_combined() -> None:

@@ -41,10 +41,8 @@ def test_the_numbers_of_the_reductions() -> None:
 def test_env_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HVD_TEST_SET", "before")
     monkeypatch.delenv("HVD_TEST_UNSET", raising=False)
-    with (
-        pytest.raises(KeyError),
-        util.env(HVD_TEST_SET="within", HVD_TEST_UNSET="within", HVD_TEST_NONE=None),
-    ):
+    changed = util.env(HVD_TEST_SET="within", HVD_TEST_UNSET="within", HVD_TEST_NONE=None)
+    with pytest.raises(KeyError), changed:
         assert os.environ["HVD_TEST_SET"] == os.environ["HVD_TEST_UNSET"] == "within"
         assert "HVD_TEST_NONE" not in os.environ
         raise KeyError

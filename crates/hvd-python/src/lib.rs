@@ -10,6 +10,7 @@
 
 mod collectives;
 mod error;
+mod fork;
 mod handles;
 mod launcher;
 mod logging;

@@ -1,15 +1,17 @@
 //! The one engine of this process: joined by `init`, left by `shutdown`, forgotten after `fork`.
 
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use hvd_config::{Environment, WorkerConfig};
 use hvd_engine::{Engine, EngineOptions, Farewell};
-use hvd_transport::{Mesh, Transport};
+use hvd_transport::{Lifeline, Mesh, Transport};
 use hvd_types::Placement;
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::fork::close_inherited;
 use crate::logging;
 
 /// An initialized horovod.
@@ -17,6 +19,8 @@ pub(crate) struct Session {
     pub(crate) engine: Engine,
     placement: Placement,
     homogeneous: bool,
+    /// Sockets that a forked child must not keep open; empty once they are closed.
+    lifeline_sockets: Arc<Mutex<Vec<RawFd>>>,
 }
 
 static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
@@ -67,6 +71,9 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
         tracing::warn!("{note}");
     }
     let homogeneous = is_balanced(&hosts);
+    let sockets = lifeline.as_ref().map_or(&[][..], Lifeline::descriptors);
+    let sockets = Arc::new(Mutex::new(sockets.to_vec()));
+    let lifeline_sockets = Arc::clone(&sockets);
     let options = EngineOptions {
         fusion_threshold: config.fusion_threshold,
         cache_capacity: config.cache_capacity,
@@ -79,6 +86,10 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
             lifeline.report(failure);
         }
         drop(transport);
+        sockets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
         drop(lifeline);
     };
     let engine = Engine::start(transport, hosts, &options, farewell)?;
@@ -86,6 +97,7 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
         engine,
         placement: config.placement,
         homogeneous,
+        lifeline_sockets,
     })
 }
 
@@ -112,18 +124,25 @@ pub(crate) fn shutdown(py: Python<'_>) {
 }
 
 /// Forgets the parent's engine in a forked child: its thread does not exist here, so it can
-/// neither be used nor shut down.
+/// neither be used nor shut down. The child also lets go of the lifeline, or nobody would notice
+/// the parent's death while the child lives.
 #[pyfunction]
 pub(crate) fn after_fork_in_child() {
     let session = SESSION
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    #[expect(
-        clippy::mem_forget,
-        reason = "dropping it would wait for a thread that is not there"
-    )]
-    std::mem::forget(session);
+    if let Some(session) = session {
+        // If the parent's engine thread held the lock at the fork, it was closing them itself.
+        if let Ok(sockets) = session.lifeline_sockets.try_lock() {
+            close_inherited(&sockets);
+        }
+        #[expect(
+            clippy::mem_forget,
+            reason = "a drop would wait for a thread that is not there"
+        )]
+        std::mem::forget(session);
+    }
 }
 
 /// Whether `init` has been called, and `shutdown` has not.

@@ -86,10 +86,9 @@ impl Board {
             if let Some(values) = state.take(scope, rank) {
                 return Ok(values);
             }
-            // While one rank waits the exchange stays, so what the lock guarded is still there.
             state = match self.wait(state, end)? {
                 Some(state) => state,
-                None => return Err(self.lock().missing(scope, size, timeout)),
+                None => return self.lock().give_up(scope, rank, size, timeout),
             };
         }
     }
@@ -184,7 +183,18 @@ impl State {
         Some(values)
     }
 
-    fn missing(&self, scope: &str, size: usize, timeout: Duration) -> Error {
+    /// The end of a wait that took too long. The lock was let go since the last look, so the
+    /// exchange may be complete after all.
+    fn give_up(
+        &mut self,
+        scope: &str,
+        rank: Rank,
+        size: usize,
+        timeout: Duration,
+    ) -> Result<Values> {
+        if let Some(values) = self.take(scope, rank) {
+            return Ok(values);
+        }
         let missing = match self.exchanges.get(scope) {
             Some(Exchange::Gathering { values, .. }) => (0..values.len())
                 .filter(|&index| values[index].is_none())
@@ -192,12 +202,13 @@ impl State {
                 .collect(),
             _ => Vec::new(),
         };
-        Error::MissingRanks {
-            scope: scope.to_owned(),
+        let (scope, seconds) = (scope.to_owned(), timeout.as_secs());
+        Err(Error::MissingRanks {
+            scope,
             missing,
             size,
-            seconds: timeout.as_secs(),
-        }
+            seconds,
+        })
     }
 }
 

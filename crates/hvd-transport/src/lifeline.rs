@@ -16,6 +16,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -38,6 +39,8 @@ pub struct Lifeline {
     abort: Abort,
     /// The process that the thread belongs to; a forked child has no such thread.
     process: u32,
+    /// The connections' sockets.
+    descriptors: Vec<RawFd>,
 }
 
 /// What other threads want the watcher to do.
@@ -127,6 +130,7 @@ impl Lifeline {
     pub(crate) fn start(lines: Vec<Line>, abort: Abort) -> Result<Self> {
         let doing = "starting to watch the lifelines";
         let flag = Flag::new().map_err(Error::io(doing))?;
+        let descriptors = lines.iter().map(|line| line.stream.as_raw_fd()).collect();
         let orders = Arc::new(Orders {
             flag,
             queue: Mutex::default(),
@@ -145,7 +149,14 @@ impl Lifeline {
             thread: Some(thread),
             abort,
             process: std::process::id(),
+            descriptors,
         })
+    }
+
+    /// The sockets that a forked child inherits. It has to close them: as long as it holds them
+    /// open, the kernel does not tell the others of its parent's death (`LIFE-1`).
+    pub fn descriptors(&self) -> &[RawFd] {
+        &self.descriptors
     }
 
     /// Ends this rank's communication because of `failure`, and that of all others (`LIFE-2`).

@@ -7,7 +7,7 @@ memory alive that the engine reads and writes, so it is only dropped once the en
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from horovod import _core
@@ -189,7 +189,7 @@ def output_buffer(output: Output) -> Any:
     return buffer
 
 
-def check_splits(splits: Sequence[Any]) -> list[int]:
+def check_splits(splits: Iterable[Any]) -> list[int]:
     """Returns alltoall splits as a list of ints."""
     return [require_count(rows, "each of splits") for rows in splits]
 

@@ -18,9 +18,33 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-KEPT_ERROR_LINES = 30
+KEPT_ERROR_LINES = 40
 DRAIN_SECONDS = 10.0
 """How long output may still arrive after the launcher has ended."""
+
+
+class _ErrorOutput:
+    """What a job wrote to standard error: its first traceback, which is the cause, and its end."""
+
+    def __init__(self) -> None:
+        self.first_traceback: list[str] = []
+        self.end: deque[str] = deque(maxlen=KEPT_ERROR_LINES)
+
+    def add(self, line: str) -> None:
+        """Keeps a line if it may explain a failure."""
+        started = bool(self.first_traceback) or "Traceback (most recent call last)" in line
+        if started and len(self.first_traceback) < KEPT_ERROR_LINES:
+            self.first_traceback.append(line)
+        self.end.append(line)
+
+    def explain(self, code: int) -> str:
+        """The text of the exception that reports the failure."""
+        message = f"the job failed: horovodrun ended with code {code}"
+        if self.first_traceback:
+            return f"{message}; the first error was:\n" + "".join(self.first_traceback).rstrip()
+        if self.end:
+            return f"{message}; its last messages were:\n" + "".join(self.end).rstrip()
+        return message
 
 
 def run(
@@ -54,7 +78,7 @@ def run(
 ) -> list[Any]:
     """Calls a function on every rank of a new job and returns the results, by rank.
 
-    Raises RuntimeError if the job fails, with the last lines that it wrote to standard error.
+    Raises RuntimeError if the job fails, with the first error that it wrote.
     """
     num_proc = _renamed(num_proc, np, "np", "num_proc")
     min_num_proc = _renamed(min_num_proc, min_np, "min_np", "min_num_proc")
@@ -168,7 +192,7 @@ def _run_job(executable: str, arguments: list[str], num_proc: int, call: bytes) 
 def _finish_job(
     launcher: subprocess.Popen[bytes], results_pipe: IO[bytes], num_proc: int, call: bytes
 ) -> list[Any]:
-    errors: deque[str] = deque(maxlen=KEPT_ERROR_LINES)
+    errors = _ErrorOutput()
     received = bytearray()
     readers = [
         _start_thread("horovod-errors", lambda: _forward_errors(launcher.stderr, errors)),
@@ -183,7 +207,7 @@ def _finish_job(
     for reader in readers:
         reader.join(DRAIN_SECONDS)
     if code != 0:
-        raise RuntimeError(_failure(code, errors))
+        raise RuntimeError(errors.explain(code))
     results = _results(bytes(received))
     if len(results) != num_proc:
         raise RuntimeError(
@@ -208,12 +232,12 @@ def _send(stream: IO[bytes] | None, content: bytes) -> None:
         pass
 
 
-def _forward_errors(stream: IO[bytes] | None, kept: deque[str]) -> None:
-    """Passes the launcher's error output on, which is not ours in a notebook, and keeps the end."""
+def _forward_errors(stream: IO[bytes] | None, errors: _ErrorOutput) -> None:
+    """Passes the launcher's error output on, which is not ours in a notebook, and keeps parts."""
     assert stream is not None
     for line in stream:
         text = line.decode(errors="replace")
-        kept.append(text)
+        errors.add(text)
         sys.stderr.write(text)
         sys.stderr.flush()
 
@@ -221,13 +245,6 @@ def _forward_errors(stream: IO[bytes] | None, kept: deque[str]) -> None:
 def _read_all(stream: IO[bytes]) -> bytes:
     with stream:
         return stream.read()
-
-
-def _failure(code: int, errors: Sequence[str]) -> str:
-    message = f"the job failed: horovodrun ended with code {code}"
-    if errors:
-        message += "; its last messages were:\n" + "".join(errors).rstrip()
-    return message
 
 
 def _results(content: bytes) -> list[Any]:

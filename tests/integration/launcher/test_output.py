@@ -103,3 +103,19 @@ def test_verbose_tells_plan_processes_phases_and_ends_on_stderr(run) -> None:
         rb"rank 1 exited with code 0 after",
     ):
         assert re.search(text, errors), errors
+
+
+def test_a_pipe_carried_off_elsewhere_does_not_keep_the_job_open(start, tmp_path) -> None:
+    go = tmp_path / "go"
+    script = f"echo pid $$; while [ ! -e {go} ]; do sleep 0.01; done; echo last"
+    job = start("-np", "1", "sh", "-c", script)
+    job.wait_for(b"\n")
+    pid = int(job.output.split()[1])
+    elsewhere = os.open(f"/proc/{pid}/fd/1", os.O_WRONLY)
+    try:
+        go.touch()
+        code, output, _ = job.finish()
+    finally:
+        os.close(elsewhere)
+    assert code == 0
+    assert output.endswith(b"[0]<stdout>:last\n")

@@ -85,3 +85,53 @@ impl Results {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use hvd_rendezvous::JobKey;
+
+    use super::*;
+
+    fn server() -> Server {
+        Server::start("127.0.0.1:0", &JobKey::generate().unwrap()).unwrap()
+    }
+
+    /// A results pipe and the end that Python reads.
+    fn results() -> (Results, io::PipeReader) {
+        let (reader, writer) = io::pipe().unwrap();
+        let pipe = Sender::from_owned_fd(writer.into()).unwrap();
+        (Results { number: 3, pipe }, reader)
+    }
+
+    #[tokio::test]
+    async fn results_leave_in_the_order_of_ranks_each_with_its_length() {
+        let (server, (results, mut reader)) = (server(), results());
+        server.put("runfunc_result/1", b"second").unwrap();
+        server.put("runfunc_result/0", b"").unwrap();
+        results.write(&server, 2).await.unwrap();
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, b"\0\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0second");
+    }
+
+    #[tokio::test]
+    async fn a_missing_result_and_a_missing_reader_are_named() {
+        let server = server();
+        let (pipe, _reader) = results();
+        let error = pipe.write(&server, 1).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "rank 0 ended without delivering the result of the function"
+        );
+        let (pipe, reader) = results();
+        drop(reader);
+        server.put("runfunc_result/0", b"x").unwrap();
+        let error = pipe.write(&server, 1).await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot hand over the results on file descriptor 3"),
+            "{error}"
+        );
+    }
+}

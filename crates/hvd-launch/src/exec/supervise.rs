@@ -38,7 +38,7 @@ use crate::{Error, JobSpec, Result, messages};
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// How long the last sweep waits for killed processes to go.
-const SWEEP: Duration = Duration::from_secs(5);
+const SWEEP: Duration = Duration::from_secs(2);
 
 /// Runs a job to its end and returns the exit status for this process. Says on stderr what went
 /// wrong.

@@ -32,7 +32,13 @@ def init() -> None:
     Raises ValueError for a bad setting and HorovodInternalError if the ranks cannot be connected.
     """
 
-def shutdown() -> None: ...
+def shutdown(failure: str | None = None) -> None:
+    """Leaves the job, together with all other ranks.
+
+    A rank that ends because of an uncaught exception passes its text: the others' operations then
+    fail with it, and the launcher is told whose fault it was.
+    """
+
 def is_initialized() -> bool: ...
 def after_fork_in_child() -> None:
     """Forgets the parent's engine, whose thread does not exist in the child."""

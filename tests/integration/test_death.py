@@ -103,3 +103,37 @@ def test_killed_rank_is_noticed_although_its_forked_child_lives(transport: str) 
     # The child inherits the sockets, which therefore do not close with the rank's death.
     environment = {"ELEMENTS": "10", "HOROVOD_TRANSPORT": transport, "FORK_FIRST": "1"}
     kill_and_check(2, environment)
+
+
+# Rank 1 ends in the middle; the others fail because of it, and often end first.
+LEAVING = """
+import sys
+import numpy as np
+import horovod.numpy as hvd
+
+hvd.init()
+for step in range(1000):
+    if hvd.rank() == 1 and step == 20:
+        {leave}
+    hvd.allreduce(np.ones(10), name="x")
+"""
+
+
+@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize(
+    ("leave", "code", "heard"),
+    [
+        ("raise KeyError('the reason')", 1, "rank 1 on host `localhost` ended with KeyError: 'the"),
+        ("sys.exit(3)", 3, "horovod has been shut down by rank 1 on host `localhost`"),
+        ("__import__('os')._exit(4)", 4, "rank 1 on host `localhost` closed its connection"),
+    ],
+)
+def test_the_rank_that_left_is_blamed_and_not_a_consequence(
+    attempt: int, leave: str, code: int, heard: str
+) -> None:
+    script = LEAVING.format(leave=leave)
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "3", sys.executable, "-c"]
+    job = subprocess.run([*command, script], capture_output=True, text=True, timeout=60)
+    assert f"the job failed: rank 1 on localhost exited with code {code}" in job.stderr, job.stderr
+    assert job.returncode == code
+    assert job.stderr.count(f"HorovodInternalError: {heard}") == 2, job.stderr

@@ -42,7 +42,8 @@ pub(crate) struct Cycle {
 enum Turn {
     Busy,
     Idle,
-    Over,
+    /// The engine ends because this rank asked for it.
+    Over(Rank),
 }
 
 impl Cycle {
@@ -72,7 +73,7 @@ impl Cycle {
     /// Runs until the engine is shut down or cannot go on. Either way nothing is left pending.
     pub(crate) fn run(mut self, farewell: impl FnOnce(Farewell, Box<dyn Transport>)) {
         let (reason, end) = match self.turn_until_over() {
-            Ok(()) => (Error::ShutDown, Farewell::Agreed),
+            Ok(initiator) => self.shut_down_by(initiator),
             Err(error) => {
                 let culprit = self.culprit(&error);
                 (error, Farewell::Failed(culprit))
@@ -83,6 +84,19 @@ impl Cycle {
             entry.complete(Err(reason.clone()));
         }
         farewell(end, self.transport);
+    }
+
+    /// How an agreed end looks from here: expected if this rank asked for it too.
+    fn shut_down_by(&self, initiator: Rank) -> (Error, Farewell) {
+        if self.shutdown_answer_due.is_some() {
+            return (Error::ShutDown, Farewell::Agreed);
+        }
+        let host = self.transport.host_of(initiator).to_owned();
+        let error = Error::ShutDownBy {
+            rank: initiator,
+            host,
+        };
+        (error, Farewell::ShutDownBy(initiator))
     }
 
     /// Whom to blame: the peer that is gone, or this rank itself if it cannot go on.
@@ -101,10 +115,11 @@ impl Cycle {
         }
     }
 
-    fn turn_until_over(&mut self) -> Result<()> {
+    /// Returns the rank that asked for the end.
+    fn turn_until_over(&mut self) -> Result<Rank> {
         loop {
             match self.turn()? {
-                Turn::Over => return Ok(()),
+                Turn::Over(initiator) => return Ok(initiator),
                 Turn::Busy => {}
                 Turn::Idle => self.sleep()?,
             }
@@ -121,8 +136,8 @@ impl Cycle {
             Turn::Idle
         };
         for verdict in verdicts {
-            if self.carry_out(verdict)? {
-                return Ok(Turn::Over);
+            if let Some(initiator) = self.carry_out(verdict)? {
+                return Ok(Turn::Over(initiator));
             }
         }
         Ok(turn)
@@ -194,8 +209,8 @@ impl Cycle {
         Ok(Some(verdict))
     }
 
-    /// Does what a verdict says and returns whether the engine ends with it.
-    fn carry_out(&mut self, verdict: Verdict) -> Result<bool> {
+    /// Does what a verdict says and returns who wants the engine to end with it, if anybody.
+    fn carry_out(&mut self, verdict: Verdict) -> Result<Option<Rank>> {
         for id in verdict.evicted {
             self.known.forget(id);
         }

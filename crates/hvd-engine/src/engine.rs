@@ -40,8 +40,10 @@ impl Default for EngineOptions {
 /// How the engine's communication ended, for whoever holds the connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Farewell {
-    /// All ranks shut down together.
+    /// This rank wanted to shut down, and all do.
     Agreed,
+    /// All ranks shut down because another one wanted to.
+    ShutDownBy(Rank),
     /// Something failed. The others ought to be told who is to blame, or they wait for ever.
     Failed(Failure),
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use hvd_transport::Failure;
+use hvd_types::Rank;
 
 use crate::submit::{ArgumentError, Unsupported};
 
@@ -16,12 +17,20 @@ pub enum Error {
     /// There is no engine.
     #[error("horovod has not been initialized; call hvd.init() first")]
     NotInitialized,
-    /// The engine has ended, here or on another rank.
-    #[error(
-        "horovod has been shut down: this rank or another one called hvd.shutdown(), raised an \
-         exception or ended; the first error in the output is the cause"
-    )]
+    /// This rank's engine has ended because this rank wanted it to.
+    #[error("horovod has been shut down; call hvd.init() again to go on")]
     ShutDown,
+    /// The engine has ended because another rank wanted it to.
+    #[error(
+        "horovod has been shut down by rank {rank} on host `{host}`, which called hvd.shutdown() \
+         or ended; if it was not meant to, its output has the cause"
+    )]
+    ShutDownBy {
+        /// The rank that asked for it first.
+        rank: Rank,
+        /// Its host.
+        host: String,
+    },
     /// The name is taken by an operation that has not begun to execute.
     #[error(
         "a tensor named `{name}` is already being processed; give each operation in flight a name \
@@ -76,9 +85,11 @@ impl Error {
             Self::NotInitialized | Self::Mismatch(_) => ErrorClass::Precondition,
             Self::DuplicateName { .. } | Self::Argument(_) => ErrorClass::InvalidArgument,
             Self::Unsupported(_) => ErrorClass::Aborted,
-            Self::ShutDown | Self::PeerLost(_) | Self::Execution { .. } | Self::Internal(_) => {
-                ErrorClass::Unknown
-            }
+            Self::ShutDown
+            | Self::ShutDownBy { .. }
+            | Self::PeerLost(_)
+            | Self::Execution { .. }
+            | Self::Internal(_) => ErrorClass::Unknown,
         }
     }
 }

@@ -227,16 +227,21 @@ fn a_name_in_flight_is_refused_and_the_first_one_completes(wire: Wire) {
     });
 }
 
-fn shutdown_of_one_rank_fails_what_others_wait_for(wire: Wire) {
+fn shutdown_of_one_rank_fails_what_others_wait_for_and_names_it(wire: Wire) {
     run(wire, 3, |job| {
-        if job.rank.index() == 2 {
+        let leaves = job.rank.index() == 2;
+        if leaves {
             job.engine.shutdown();
         } else {
-            assert_eq!(job.call(named("x", &[1.0])).unwrap_err(), Error::ShutDown);
+            let error = job.call(named("x", &[1.0])).unwrap_err().to_string();
+            assert!(
+                error.starts_with("horovod has been shut down by rank 2 on host "),
+                "{error}"
+            );
+            job.engine.shutdown();
         }
-        job.engine.shutdown();
-        let late = job.start(named("y", &[1.0]));
-        assert_eq!(late.unwrap_err(), Error::ShutDown);
+        let late = job.start(named("y", &[1.0])).unwrap_err();
+        assert_eq!(late == Error::ShutDown, leaves, "{late}");
     });
 }
 
@@ -297,7 +302,7 @@ over_every_wire!(
     a_tensor_may_change_its_shape_between_steps,
     more_tensors_than_the_cache_holds,
     a_name_in_flight_is_refused_and_the_first_one_completes,
-    shutdown_of_one_rank_fails_what_others_wait_for,
+    shutdown_of_one_rank_fails_what_others_wait_for_and_names_it,
     empty_and_large_tensors,
     a_dead_rank_is_named_by_every_pending_and_later_call,
 );

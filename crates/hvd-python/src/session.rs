@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use hvd_config::{Environment, WorkerConfig};
 use hvd_engine::{Engine, EngineOptions, Farewell};
-use hvd_transport::{Lifeline, Mesh, Transport};
+use hvd_transport::{Abort, Failure, Lifeline, Mesh, Transport};
 use hvd_types::Placement;
 use pyo3::prelude::*;
 
@@ -19,6 +19,7 @@ pub(crate) struct Session {
     pub(crate) engine: Engine,
     placement: Placement,
     homogeneous: bool,
+    abort: Abort,
     /// Sockets that a forked child must not keep open; empty once they are closed.
     lifeline_sockets: Arc<Mutex<Vec<RawFd>>>,
 }
@@ -62,43 +63,66 @@ fn join() -> Result<()> {
 fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
     let Mesh {
         transport,
+        abort,
         lifeline,
         hosts,
         note,
-        ..
     } = mesh;
     if let Some(note) = note {
         tracing::warn!("{note}");
     }
-    let homogeneous = is_balanced(&hosts);
     let sockets = lifeline.as_ref().map_or(&[][..], Lifeline::descriptors);
     let sockets = Arc::new(Mutex::new(sockets.to_vec()));
-    let lifeline_sockets = Arc::clone(&sockets);
     let options = EngineOptions {
         fusion_threshold: config.fusion_threshold,
         cache_capacity: config.cache_capacity,
         cycle_time: config.cycle_time,
     };
-    let farewell = move |end, transport: Box<dyn Transport>| {
-        // Others hear of the culprit before they see our connections close; and the lifeline,
-        // whose drop says goodbye, goes last, so that deaths are noticed until then.
-        if let (Farewell::Failed(failure), Some(lifeline)) = (end, &lifeline) {
-            lifeline.report(failure);
-        }
-        drop(transport);
-        sockets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-        drop(lifeline);
-    };
+    let placement = config.placement.clone();
+    let homogeneous = is_balanced(&hosts);
+    let lifeline_sockets = Arc::clone(&sockets);
+    let farewell = move |end, transport| leave(&config, end, transport, lifeline, &sockets);
     let engine = Engine::start(transport, hosts, &options, farewell)?;
     Ok(Session {
         engine,
-        placement: config.placement,
+        placement,
         homogeneous,
+        abort,
         lifeline_sockets,
     })
+}
+
+/// Closes the connections of an engine that has ended, telling the launcher and the other ranks
+/// whose fault it was.
+fn leave(
+    config: &WorkerConfig,
+    end: Farewell,
+    transport: Box<dyn Transport>,
+    lifeline: Option<Lifeline>,
+    sockets: &Mutex<Vec<RawFd>>,
+) {
+    let culprit = match &end {
+        Farewell::Agreed => None,
+        Farewell::ShutDownBy(rank) => Some(*rank),
+        Farewell::Failed(failure) => Some(failure.rank),
+    };
+    // The launcher first: this rank or another may end as soon as it hears of the failure.
+    if let Some(culprit) = culprit
+        && let Err(error) = hvd_transport::accuse(config, culprit)
+    {
+        tracing::info!("cannot tell the launcher that rank {culprit} is to blame: {error}");
+    }
+    // Others hear of the culprit before they see our connections close; and the lifeline, whose
+    // drop says goodbye, goes last, so that deaths are noticed until then.
+    if let (Farewell::Failed(failure), Some(lifeline)) = (end, &lifeline) {
+        lifeline.report(failure);
+    }
+    drop(transport);
+    sockets
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clear();
+    drop(lifeline);
 }
 
 /// Whether every host has the same number of ranks.
@@ -108,9 +132,11 @@ fn is_balanced(hosts: &[String]) -> bool {
     hosts.iter().all(|host| on_host(host) == first)
 }
 
-/// Leaves the job, together with all other ranks.
+/// Leaves the job, together with all other ranks. A rank that ends because of an uncaught
+/// exception says so in `failure`, and the others are told that instead of a goodbye.
 #[pyfunction]
-pub(crate) fn shutdown(py: Python<'_>) {
+#[pyo3(signature = (failure=None))]
+pub(crate) fn shutdown(py: Python<'_>, failure: Option<String>) {
     py.detach(|| {
         let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
         let session = SESSION
@@ -118,9 +144,23 @@ pub(crate) fn shutdown(py: Python<'_>) {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(session) = session {
+            if let Some(exception) = failure {
+                session.fail(&exception);
+            }
             session.engine.shutdown();
         }
     });
+}
+
+impl Session {
+    /// Ends the communication of all ranks because this one ended with an exception.
+    fn fail(&self, exception: &str) {
+        self.abort.raise(Failure {
+            rank: self.placement.rank,
+            host: self.placement.hostname.clone(),
+            reason: format!("ended with {exception}"),
+        });
+    }
 }
 
 /// Forgets the parent's engine in a forked child: its thread does not exist here, so it can

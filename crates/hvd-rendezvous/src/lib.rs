@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
+pub mod blame;
 mod board;
 mod client;
 pub mod deadline;

@@ -5,9 +5,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use hvd_config::{Rendezvous, TransportChoice, WorkerConfig};
-use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Store};
+use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Store, blame};
+use hvd_types::Rank;
 
 use crate::{Mesh, MeshOptions, Result, TransportKind, join};
+
+/// How long the end of a failed rank may be held up by a launcher that does not answer.
+const ACCUSATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connects this process with all other ranks of its job. `generation` counts how often it has
 /// done so before.
@@ -31,6 +35,10 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
         return join(&options(key, loopback), &mut MemoryStore::new());
     };
     let (key, mut store) = open(rendezvous, config.timeout)?;
+    if generation > 0 {
+        // Whatever ended the last time was no reason to end the job.
+        blame::withdraw(&mut store, config.placement.rank)?;
+    }
     let single_host = config.placement.is_single_host();
     let listen = if single_host {
         loopback
@@ -38,6 +46,15 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
         store.local_ip()
     };
     join(&options(key, listen), &mut store)
+}
+
+/// Tells the launcher, if there is one, that this rank cannot go on because of `culprit`.
+pub fn accuse(config: &WorkerConfig, culprit: Rank) -> std::result::Result<(), StoreError> {
+    let Some(rendezvous) = &config.rendezvous else {
+        return Ok(());
+    };
+    let (_, mut store) = open(rendezvous, ACCUSATION_TIMEOUT)?;
+    blame::accuse(&mut store, config.placement.rank, culprit)
 }
 
 /// Opens the job's key-value store.

@@ -25,7 +25,7 @@ mod transport;
 pub use abort::{Abort, Failure, Waker};
 pub use error::{Error, Result};
 pub use hvd_rendezvous::{Error as StoreError, Store};
-pub use job::{connect, open_store};
+pub use job::{accuse, connect, open_store};
 pub use lifeline::Lifeline;
 pub use mesh::{Mesh, MeshOptions, TransportKind, join};
 pub use transport::{Interest, Lane, Transport, Wake};

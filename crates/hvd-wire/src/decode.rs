@@ -30,7 +30,7 @@ impl Verdict {
             sequence: reader.number()?,
             evicted: reader.cache_ids()?,
             responses: reader.list(Reader::response)?,
-            shutdown: reader.flag()?,
+            shutdown: reader.flag()?.then(|| reader.rank()).transpose()?,
         };
         reader.finish(verdict)
     }

@@ -21,7 +21,10 @@ impl Verdict {
         number(out, self.sequence);
         cache_ids(out, &self.evicted);
         list(out, &self.responses, response);
-        out.push(u8::from(self.shutdown));
+        out.push(u8::from(self.shutdown.is_some()));
+        if let Some(rank) = self.shutdown {
+            out.extend(rank.number().to_le_bytes());
+        }
     }
 }
 

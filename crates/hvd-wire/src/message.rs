@@ -58,8 +58,8 @@ pub struct Verdict {
     pub evicted: Vec<CacheId>,
     /// What to do, in order.
     pub responses: Vec<Response>,
-    /// Whether the engine ends after this.
-    pub shutdown: bool,
+    /// The rank that asked for the engine to end after this, if one did.
+    pub shutdown: Option<Rank>,
 }
 
 /// One thing to do.

@@ -95,8 +95,10 @@ prop_compose! {
 prop_compose! {
     fn verdict()(
         sequence in any::<u64>(), evicted in cache_ids(),
-        responses in prop::collection::vec(response(), 0..6), shutdown in any::<bool>(),
+        responses in prop::collection::vec(response(), 0..6),
+        shutdown in prop::option::of(any::<u32>()),
     ) -> Verdict {
+        let shutdown = shutdown.map(Rank::new);
         Verdict { sequence, evicted, responses, shutdown }
     }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ def init(comm: Any = None, process_sets: str | Sequence[ProcessSet] | None = Non
 def _register_callbacks() -> None:
     global _callbacks_registered
     if not _callbacks_registered:
-        atexit.register(shutdown)
+        atexit.register(_shutdown_at_exit)
         os.register_at_fork(after_in_child=_after_fork_in_child)
         _callbacks_registered = True
 
@@ -55,6 +56,25 @@ def shutdown() -> None:
     _core.shutdown()
     collectives.forget_all()
     global_process_set.ranks = None
+
+
+def _shutdown_at_exit() -> None:
+    """Leaves the job at the end of the program, saying so if an exception ended it."""
+    _core.shutdown(_uncaught_exception())
+    collectives.forget_all()
+
+
+def _uncaught_exception() -> str | None:
+    """The exception that ends this program, in one line; None if it ends well.
+
+    The interpreter keeps an uncaught exception in `sys` before it prints it. An interactive session
+    does so too and goes on, so there nothing is said.
+    """
+    exception = getattr(sys, "last_value", None)
+    if exception is None or hasattr(sys, "ps1"):
+        return None
+    text = " ".join(f"{type(exception).__name__}: {exception}".split())
+    return text if len(text) <= 200 else text[:200] + " ..."
 
 
 def is_initialized() -> bool:

@@ -52,7 +52,8 @@ pub(crate) struct Coordinator {
     ready: Vec<Waiting>,
     cache: Cache,
     sequence: u64,
-    shutdown: bool,
+    /// Who asked for the end first.
+    shutdown: Option<Rank>,
     last_verdict: Option<Instant>,
 }
 
@@ -77,14 +78,16 @@ impl Coordinator {
             ready: Vec::new(),
             cache,
             sequence: 0,
-            shutdown: false,
+            shutdown: None,
             last_verdict: None,
         }
     }
 
     /// Takes in what a rank has to say.
     pub(crate) fn hear(&mut self, rank: Rank, message: Ready) -> Result<(), ProtocolError> {
-        self.shutdown |= message.shutdown;
+        if message.shutdown {
+            self.shutdown.get_or_insert(rank);
+        }
         for id in message.cached {
             let unknown = ProtocolError::UnknownNumber(id);
             let agreement = Arc::clone(self.cache.resolve(id).ok_or(unknown)?);
@@ -134,14 +137,14 @@ impl Coordinator {
 
     /// When a verdict that is being held back becomes due.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let held_back = self.has_something_to_say() && !self.shutdown;
+        let held_back = self.has_something_to_say() && self.shutdown.is_none();
         self.last_verdict
             .filter(|_| held_back)
             .map(|last| last + self.options.cycle_time)
     }
 
     fn has_something_to_say(&self) -> bool {
-        self.shutdown || !self.ready.is_empty()
+        self.shutdown.is_some() || !self.ready.is_empty()
     }
 
     fn note(&mut self, rank: Rank, name: Arc<str>, asked: Asked) -> Result<(), ProtocolError> {

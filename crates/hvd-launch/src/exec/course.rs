@@ -9,7 +9,8 @@
 //! * END-1 the first cause decides the exit status; later ones do not change it.
 //! * END-2 among ranks that failed before anything was sent to them, one that a signal killed is
 //!   preferred over one that exited with a code: the others usually fail because of it.
-//! * END-3 from the first failure to the last process less than [`GIVE_UP_AFTER`] passes.
+//! * END-3 a rank that says it failed because of another one is not the cause if that one failed too.
+//! * END-4 from the first failure to the last process less than [`GIVE_UP_AFTER`] passes.
 
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,8 @@ pub(super) struct Course {
     phase: Phase,
     running: usize,
     cause: Cause,
+    /// Ranks that failed before anything was sent to them.
+    failures: Vec<(Rank, Outcome)>,
     ending_since: Option<Instant>,
 }
 
@@ -109,6 +112,7 @@ impl Course {
             phase: Phase::Running,
             running: ranks,
             cause: Cause::Success,
+            failures: Vec::new(),
             ending_since: None,
         }
     }
@@ -127,8 +131,11 @@ impl Course {
     pub(super) fn worker_ended(&mut self, rank: Rank, outcome: Outcome, now: Instant) {
         self.running -= 1;
         let untouched = matches!(self.phase, Phase::Running | Phase::Grace);
-        if outcome.is_failure() && untouched && self.is_better(outcome) {
-            self.cause = Cause::Failure(rank, outcome);
+        if outcome.is_failure() && untouched {
+            self.failures.push((rank, outcome));
+            if self.is_better(outcome) {
+                self.cause = Cause::Failure(rank, outcome);
+            }
         }
         if self.phase == Phase::Running && (outcome.is_failure() || self.running == 0) {
             self.begin(Phase::Grace, now);
@@ -141,6 +148,22 @@ impl Course {
             Cause::Success => true,
             Cause::Failure(_, Outcome::Exited(_)) => matches!(outcome, Outcome::Killed(_)),
             _ => false,
+        }
+    }
+
+    /// Follows what failed ranks say about whose fault it was, from the cause known so far to one
+    /// that blames nobody else (END-3). A rank that a signal killed has its own reason.
+    pub(super) fn follow_blame(&mut self, culprit_of: impl Fn(Rank) -> Option<Rank>) {
+        for _ in 0..self.failures.len() {
+            let Cause::Failure(rank, Outcome::Exited(_)) = self.cause else {
+                return;
+            };
+            let culprit = culprit_of(rank).filter(|&culprit| culprit != rank);
+            let failed = |&&(other, _): &&(Rank, Outcome)| Some(other) == culprit;
+            let Some(&(culprit, outcome)) = self.failures.iter().find(failed) else {
+                return;
+            };
+            self.cause = Cause::Failure(culprit, outcome);
         }
     }
 
@@ -232,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn end_3_survivors_are_asked_then_ended_within_five_seconds() {
+    fn end_4_survivors_are_asked_then_ended_within_five_seconds() {
         let (mut course, start) = (Course::new(3), Instant::now());
         course.worker_ended(ONE, Outcome::Exited(3), start);
         assert_eq!(course.tick(at(start, 499)), None);
@@ -260,6 +283,26 @@ mod tests {
         course.tick(at(start, 500));
         course.worker_ended(ZERO, Outcome::Killed(15), at(start, 510));
         assert_eq!(course.cause(), Cause::Failure(ONE, Outcome::Exited(7)));
+    }
+
+    #[test]
+    fn end_3_a_consequence_that_ended_first_is_not_the_cause() {
+        let (mut course, start) = (Course::new(3), Instant::now());
+        course.worker_ended(ZERO, Outcome::Exited(1), start);
+        course.follow_blame(|_| Some(ONE));
+        assert_eq!(
+            course.cause(),
+            Cause::Failure(ZERO, Outcome::Exited(1)),
+            "the other one has not failed yet"
+        );
+        course.worker_ended(ONE, Outcome::Exited(3), at(start, 40));
+        course.follow_blame(|rank| (rank == ZERO).then_some(ONE));
+        assert_eq!(course.cause(), Cause::Failure(ONE, Outcome::Exited(3)));
+        course.follow_blame(|rank| Some(if rank == ONE { ZERO } else { ONE }));
+        assert!(
+            matches!(course.cause(), Cause::Failure(..)),
+            "a circle of blame ends"
+        );
     }
 
     #[test]

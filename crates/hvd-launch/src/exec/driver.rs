@@ -40,7 +40,7 @@ pub(super) async fn run(spec: &JobSpec, interrupts: &mut Interrupts) -> Result<i
             return stop.into_result();
         }
     };
-    job.take_its_course(interrupts, &sink).await;
+    job.take_its_course(interrupts, &sink, &server).await;
     let cause = job.cause();
     let last_words = job.last_words(forwarders, sink, results, &server);
     if matches!(cause, Cause::Interrupted(_) | Cause::ReaderGone) {

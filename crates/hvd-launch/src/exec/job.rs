@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use hvd_rendezvous::Server;
+use hvd_rendezvous::{Server, blame};
 use hvd_types::{Placement, Rank};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, wait};
 use tokio::{sync::watch, task::JoinSet, time::sleep_until};
@@ -121,7 +121,12 @@ impl Job {
     }
 
     /// Returns when no process of the job is left, or the last deadline has passed.
-    pub(super) async fn take_its_course(&mut self, interrupts: &mut Interrupts, sink: &Sink) {
+    pub(super) async fn take_its_course(
+        &mut self,
+        interrupts: &mut Interrupts,
+        sink: &Sink,
+        server: &Server,
+    ) {
         let Interrupts {
             arrived,
             child_ended,
@@ -143,13 +148,24 @@ impl Job {
                 }
                 () = until(deadline) => self.course.tick(Instant::now()),
             };
+            if action.is_some() {
+                self.hear_blame(server);
+            }
             if let Some(action) = action
                 && !self.act(action)
             {
                 break;
             }
         }
+        self.hear_blame(server);
         self.all_gone.send_replace(true);
+    }
+
+    /// Reads the notes that failed ranks left about whose fault it was.
+    fn hear_blame(&mut self, server: &Server) {
+        let note = |rank| server.get(&blame::key(rank));
+        self.course
+            .follow_blame(|rank| blame::culprit(&note(rank)?));
     }
 
     /// Takes note of every process that has ended; true if no process of the job is left.

@@ -84,7 +84,7 @@ fn ready_1_nothing_is_said_until_every_rank_has_asked() {
         .hear(Rank::new(2), asks(vec![request("a", 1)]))
         .unwrap();
     let verdict = coordinator.decide(now).unwrap();
-    assert_eq!((verdict.sequence, verdict.shutdown), (1, false));
+    assert_eq!((verdict.sequence, verdict.shutdown), (1, None));
     assert_eq!(told(&operations(&verdict)[0][0]), ("a", Some(1)));
     assert_eq!(coordinator.decide(now), None, "it is said once");
 }
@@ -267,7 +267,7 @@ fn shutdown_is_said_at_once_with_what_is_ready() {
     };
     coordinator.hear(Rank::new(0), leaving).unwrap();
     let verdict = coordinator.decide(Instant::now()).unwrap();
-    assert!(verdict.shutdown);
+    assert_eq!(verdict.shutdown, Some(Rank::new(0)));
     assert_eq!(operations(&verdict).len(), 1);
 }
 

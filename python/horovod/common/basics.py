@@ -10,6 +10,27 @@ from typing import Any
 
 from horovod import _core
 from horovod.common import collectives
+from horovod.common.build import (
+    ccl_built as ccl_built,
+)
+from horovod.common.build import (
+    cuda_built as cuda_built,
+)
+from horovod.common.build import (
+    ddl_built as ddl_built,
+)
+from horovod.common.build import (
+    gloo_built as gloo_built,
+)
+from horovod.common.build import (
+    mpi_built as mpi_built,
+)
+from horovod.common.build import (
+    nccl_built as nccl_built,
+)
+from horovod.common.build import (
+    rocm_built as rocm_built,
+)
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 _callbacks_registered = False
@@ -140,41 +161,6 @@ def mpi_enabled() -> bool:
     return False
 
 
-def mpi_built() -> bool:
-    """Whether this build can use MPI."""
-    return False
-
-
 def gloo_enabled() -> bool:
     """Whether the native transport is in use, which answers to this name."""
     return True
-
-
-def gloo_built() -> bool:
-    """Whether this build has the native transport, which answers to this name."""
-    return True
-
-
-def nccl_built() -> int:
-    """Version code of NCCL, or 0 without NCCL."""
-    return 0
-
-
-def ddl_built() -> bool:
-    """Whether this build can use IBM DDL."""
-    return False
-
-
-def ccl_built() -> bool:
-    """Whether this build can use oneCCL."""
-    return False
-
-
-def cuda_built() -> bool:
-    """Whether this build can use CUDA."""
-    return False
-
-
-def rocm_built() -> bool:
-    """Whether this build can use ROCm."""
-    return False

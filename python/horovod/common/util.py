@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.util
 import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
+
+from horovod.common.build import (
+    ccl_built,
+    check_extension,
+    ddl_built,
+    extension_available,
+    gloo_built,
+    gpu_available,
+    mpi_built,
+    nccl_built,
+)
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "ccl_built",
+    "check_extension",
+    "ddl_built",
+    "env",
+    "extension_available",
+    "gloo_built",
+    "gpu_available",
+    "handle_average_backwards_compatibility",
+    "is_iterable",
+    "is_version_greater_equal_than",
+    "mpi_built",
+    "nccl_built",
+    "num_rank_is_power_2",
+    "require_count",
+    "require_int",
+    "split_list",
+]
 
 Item = TypeVar("Item")
 
@@ -92,19 +126,6 @@ def env(**variables: str | None) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@functools.cache
-def extension_available(framework: str) -> bool:
-    """Whether `horovod.<framework>` exists and its framework is installed."""
-    return _can_find(f"horovod.{framework}") and _can_find(framework)
-
-
-def _can_find(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def require_int(value: Any, what: str) -> int:

@@ -159,10 +159,7 @@ pub(crate) fn float(dtype: DType, bytes: &[u8]) -> f64 {
 /// The bytes of a value. The 16-bit types are rounded by way of `float32`, as the rule is; `half`'s
 /// own way from `float64` ignores the last places and now and then rounds wrongly.
 pub(crate) fn float_bytes(dtype: DType, value: f64) -> Vec<u8> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "that is what a float32 is"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "that is what a float32 is")]
     let single = value as f32;
     match dtype {
         DType::Float16 => f16::from_f32(single).to_le_bytes().to_vec(),

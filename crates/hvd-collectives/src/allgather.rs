@@ -6,7 +6,7 @@
 //! in all parts together, a member sends S less its successor's part, and receives S less its own.
 
 use crate::error::expect_length;
-use crate::layout::{Layout, PartsMut, total_of};
+use crate::layout::{Blocks, Layout, PartsMut, total_of};
 use crate::ring::Schedule;
 use crate::{Communicator, Result, Tuning};
 
@@ -45,7 +45,7 @@ fn check<'a>(comm: &Communicator<'_>, counts: &'a [usize], bytes: &[u8]) -> Resu
 /// Sends every block of `buffer` round the ring; the caller's own is in its place.
 pub(crate) fn gather(
     comm: &mut Communicator<'_>,
-    layout: Layout<'_>,
+    layout: impl Blocks,
     buffer: &mut [u8],
     chunk: usize,
 ) -> Result<()> {

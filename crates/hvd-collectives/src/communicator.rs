@@ -6,6 +6,7 @@
 //! length of an operation.
 
 use std::fmt;
+use std::ops::Range;
 
 use hvd_transport::Transport;
 use hvd_types::Rank;
@@ -68,6 +69,15 @@ impl<'a> Communicator<'a> {
             members: self.members.len(),
         };
         self.members.get(index).copied().ok_or(no_such_member)
+    }
+
+    /// The part of the group that stands at some positions, of which the caller's must be one.
+    pub(crate) fn among(&mut self, positions: Range<usize>) -> Communicator<'_> {
+        Communicator {
+            transport: self.transport,
+            index: self.index - positions.start,
+            members: &self.members[positions],
+        }
     }
 
     /// Sends all of `bytes` to a member.

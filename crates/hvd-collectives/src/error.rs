@@ -70,6 +70,39 @@ pub enum Error {
         /// The factor asked for.
         factor: f64,
     },
+    /// A type for which Adasum has no meaning.
+    #[error(
+        "adasum needs float16, bfloat16, float32 or float64 elements, not {dtype}; \
+         convert the tensor or use a sum or an average"
+    )]
+    NoAdasum {
+        /// The type of the elements.
+        dtype: DType,
+    },
+    /// A group that cannot be halved down to single members.
+    #[error(
+        "adasum needs a power of two of ranks, but the group has {size}; start {below} or {above}"
+    )]
+    NotAPowerOfTwo {
+        /// Members of the group.
+        size: usize,
+        /// The next power of two below.
+        below: usize,
+        /// The next power of two above.
+        above: usize,
+    },
+    /// A list of hosts in which one has no ranks, or which is empty.
+    #[error("host {host} has no ranks; list only hosts on which ranks run, and at least one")]
+    EmptyHost {
+        /// Position of the host.
+        host: usize,
+    },
+    /// A list of hosts that names a rank twice.
+    #[error("rank {rank} is listed twice; a rank runs on one host, and once")]
+    DuplicateRank {
+        /// The rank.
+        rank: Rank,
+    },
 }
 
 /// Fails unless two lengths agree.

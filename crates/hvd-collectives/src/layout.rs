@@ -46,6 +46,21 @@ pub(crate) fn total_of(what: &'static str, counts: &[usize], members: usize) -> 
     sum.ok_or(Error::TooLong { what })
 }
 
+/// What a ring needs to know of the blocks that go round, each of which may lie in pieces.
+pub(crate) trait Blocks: Copy {
+    /// Number of blocks.
+    fn blocks(&self) -> usize;
+
+    /// The bytes of one piece of a block; none behind its last.
+    fn piece(&self, block: usize, piece: usize) -> Option<Range<usize>>;
+
+    /// Number of chunks into which a block is cut, piece by piece.
+    fn chunks(&self, block: usize, chunk: usize) -> usize {
+        let pieces = (0..).map_while(|piece| self.piece(block, piece));
+        pieces.map(|piece| piece.len().div_ceil(chunk)).sum()
+    }
+}
+
 /// Where each member's block lies in a buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Layout<'a> {
@@ -65,15 +80,20 @@ pub(crate) enum Layout<'a> {
     },
 }
 
-impl Layout<'_> {
-    /// Number of blocks.
-    pub(crate) fn blocks(&self) -> usize {
+impl Blocks for Layout<'_> {
+    fn blocks(&self) -> usize {
         match *self {
             Self::Even { blocks, .. } | Self::Single { blocks, .. } => blocks,
             Self::Counts(counts) => counts.len(),
         }
     }
 
+    fn piece(&self, block: usize, piece: usize) -> Option<Range<usize>> {
+        (piece == 0).then(|| self.range(block))
+    }
+}
+
+impl Layout<'_> {
     /// The bytes of one block.
     pub(crate) fn range(&self, block: usize) -> Range<usize> {
         match *self {

@@ -3,7 +3,8 @@
 //!
 //! Every algorithm takes a [`Communicator`], a group of ranks addressed by their position, and
 //! plain slices of bytes; what it needs beside them, memory and thresholds, is the caller's
-//! [`Workspace`]. All members of a group must make the same calls in the same order, with the same
+//! [`Workspace`]. Those that know which ranks share a host take [`Hosts`] and form their groups
+//! themselves. All members of a group must make the same calls in the same order, with the same
 //! [`Tuning`].
 //!
 //! Must not know: names of tensors, negotiation, logs, clocks, or how a transport was opened.
@@ -17,6 +18,7 @@ mod barrier;
 mod broadcast;
 mod communicator;
 mod error;
+mod hierarchical;
 pub mod kernel;
 mod layout;
 mod reducescatter;
@@ -25,12 +27,13 @@ mod scratch;
 mod workspace;
 
 pub use allgather::{allgather, allgather_in_place};
-pub use allreduce::{allreduce, recursive_doubling_allreduce, ring_allreduce};
+pub use allreduce::{adasum, allreduce, recursive_doubling_allreduce, ring_allreduce};
 pub use alltoall::{alltoall, exchange_counts};
 pub use barrier::barrier;
 pub use broadcast::{broadcast, chain_broadcast, tree_broadcast};
 pub use communicator::Communicator;
 pub use error::{Error, Result};
+pub use hierarchical::{Hosts, hierarchical_allgather, hierarchical_allreduce};
 pub use kernel::{Combine, Reduction};
 pub use layout::{Parts, PartsMut, share};
 pub use reducescatter::{ScatterBuffers, reducescatter};

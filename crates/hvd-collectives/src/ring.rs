@@ -2,9 +2,10 @@
 //!
 //! Each member receives a stream of blocks from its predecessor and sends a stream to its
 //! successor. The stream sent is: one block that the member has from the start, then, in order,
-//! the blocks it receives, but the last. Blocks are cut into chunks, and one [`Slot`] is a chunk
-//! sent while another is received. A chunk is passed on as soon as it has arrived, not when its
-//! block has, so that one long block among short ones flows through the ring instead of hopping.
+//! the blocks it receives, but the last. Blocks, or the pieces in which they lie, are cut into
+//! chunks, and one [`Slot`] is a chunk sent while another is received. A chunk is passed on as
+//! soon as it has arrived, not when its block has, so that one long block among short ones flows
+//! through the ring instead of hopping.
 //!
 //! - `RING-1` a chunk is sent in a later slot than the one in which it was received: the first
 //!   block accounts for at least one slot of delay, and if it is empty the stream sent starts one
@@ -16,7 +17,7 @@
 
 use std::ops::Range;
 
-use crate::layout::Layout;
+use crate::layout::Blocks;
 
 /// What one member does at the same time: ranges of the buffer that the layout divides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,23 +30,23 @@ pub(crate) struct Slot {
 
 /// One member's slots, in order.
 #[derive(Debug)]
-pub(crate) struct Schedule<'a> {
-    sends: Chunks<'a>,
-    recvs: Chunks<'a>,
+pub(crate) struct Schedule<B> {
+    sends: Chunks<B>,
+    recvs: Chunks<B>,
     late: bool,
     delay: usize,
 }
 
-impl<'a> Schedule<'a> {
+impl<B: Blocks> Schedule<B> {
     /// The slots of the member that starts with `first` at hand. Needs two blocks at least.
-    pub(crate) fn new(layout: Layout<'a>, first: usize, chunk: usize) -> Self {
-        let at_hand = layout.range(first).len();
+    pub(crate) fn new(layout: B, first: usize, chunk: usize) -> Self {
+        let at_hand = layout.chunks(first, chunk);
         let before = (first + layout.blocks() - 1) % layout.blocks();
         Self {
             sends: Chunks::new(layout, first, chunk),
             recvs: Chunks::new(layout, before, chunk),
             late: at_hand == 0,
-            delay: at_hand.div_ceil(chunk).max(1),
+            delay: at_hand.max(1),
         }
     }
 
@@ -55,7 +56,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-impl Iterator for Schedule<'_> {
+impl<B: Blocks> Iterator for Schedule<B> {
     type Item = Slot;
 
     fn next(&mut self) -> Option<Slot> {
@@ -69,35 +70,42 @@ impl Iterator for Schedule<'_> {
 
 /// The chunks of all blocks but one, from a first block backwards round the ring.
 #[derive(Debug)]
-struct Chunks<'a> {
-    layout: Layout<'a>,
+struct Chunks<B> {
+    layout: B,
     chunk: usize,
     block: usize,
     blocks_left: usize,
+    next_piece: usize,
     rest: Range<usize>,
 }
 
-impl<'a> Chunks<'a> {
-    fn new(layout: Layout<'a>, first: usize, chunk: usize) -> Self {
-        let (rest, blocks_left) = (layout.range(first), layout.blocks() - 2);
+impl<B: Blocks> Chunks<B> {
+    fn new(layout: B, first: usize, chunk: usize) -> Self {
+        let blocks_left = layout.blocks() - 2;
         Self {
             layout,
             chunk,
             block: first,
             blocks_left,
-            rest,
+            next_piece: 0,
+            rest: 0..0,
         }
     }
 }
 
-impl Iterator for Chunks<'_> {
+impl<B: Blocks> Iterator for Chunks<B> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {
         while self.rest.is_empty() {
-            self.blocks_left = self.blocks_left.checked_sub(1)?;
-            self.block = (self.block + self.layout.blocks() - 1) % self.layout.blocks();
-            self.rest = self.layout.range(self.block);
+            if let Some(piece) = self.layout.piece(self.block, self.next_piece) {
+                self.next_piece += 1;
+                self.rest = piece;
+            } else {
+                self.blocks_left = self.blocks_left.checked_sub(1)?;
+                self.block = (self.block + self.layout.blocks() - 1) % self.layout.blocks();
+                self.next_piece = 0;
+            }
         }
         let end = self.rest.end.min(self.rest.start + self.chunk);
         let chunk = self.rest.start..end;
@@ -109,6 +117,7 @@ impl Iterator for Chunks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Layout;
 
     fn slots(counts: &[usize], first: usize, chunk: usize) -> Vec<Slot> {
         Schedule::new(Layout::Counts(counts), first, chunk).collect()

@@ -30,7 +30,16 @@ pub fn recursive_doubling_allreduce(
     if comm.size() == 1 || buffer.is_empty() {
         return Ok(());
     }
-    let received = workspace.scratch.bytes(buffer.len());
+    fold_and_double(comm, combine, buffer, workspace.scratch.bytes(buffer.len()))
+}
+
+/// As [`recursive_doubling_allreduce`], with as much memory to receive into as `buffer` has.
+pub(super) fn fold_and_double(
+    comm: &mut Communicator<'_>,
+    combine: Combine,
+    buffer: &mut [u8],
+    received: &mut [u8],
+) -> Result<()> {
     let folding = Folding::of(comm.size());
     match folding.role(comm.index()) {
         Role::Folded { into } => {

@@ -37,8 +37,28 @@ pub fn ring_allreduce(
         element_size,
         blocks: comm.size(),
     };
-    let chunk = workspace.tuning.chunk_of(element_size);
+    reduce_own_block(comm, combine, layout, buffer, workspace)?;
+    gather(
+        comm,
+        layout,
+        buffer,
+        workspace.tuning.chunk_of(element_size),
+    )
+}
 
+/// Reduces the caller's block over all members, in place. The other blocks are left with parts of
+/// sums.
+pub(crate) fn reduce_own_block(
+    comm: &mut Communicator<'_>,
+    combine: Combine,
+    layout: Layout<'_>,
+    buffer: &mut [u8],
+    workspace: &mut Workspace,
+) -> Result<()> {
+    if comm.size() == 1 {
+        return Ok(());
+    }
+    let chunk = workspace.tuning.chunk_of(combine.dtype.size());
     let received = workspace.scratch.bytes(chunk.min(layout.range(0).len()));
     for slot in Schedule::new(layout, comm.before(1), chunk) {
         let (next, previous) = (comm.after(1), comm.before(1));
@@ -53,5 +73,5 @@ pub fn ring_allreduce(
             combine.apply(&mut buffer[range], &received[..length])?;
         }
     }
-    gather(comm, layout, buffer, chunk)
+    Ok(())
 }

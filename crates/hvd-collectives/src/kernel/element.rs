@@ -1,7 +1,13 @@
 //! The arithmetic of one element, for the types that the machine computes with directly, and the
 //! loops that apply it to bytes of any alignment.
 
+use std::array;
+
 use bytemuck::Pod;
+
+/// Elements that a loop over pairs hands out at once: as many `float32` as a vector register of
+/// 256 bits holds.
+pub(super) const LANES: usize = 8;
 
 /// A number with the reductions and the scaling of this crate.
 pub(super) trait Element: Pod {
@@ -95,6 +101,30 @@ pub(super) fn map<T: Pod>(data: &mut [u8], change: impl Fn(T) -> T) {
         let element = change(read(place));
         place.copy_from_slice(bytemuck::bytes_of(&element));
     }
+}
+
+/// Shows `visit` all pairs of counterparts, in order; the last ones are filled up with zeros.
+pub(super) fn pairs<T: Pod>(
+    left: &[u8],
+    right: &[u8],
+    mut visit: impl FnMut([T; LANES], [T; LANES]),
+) {
+    let (left, right) = (
+        left.chunks_exact(LANES * size_of::<T>()),
+        right.chunks_exact(LANES * size_of::<T>()),
+    );
+    let rest = (left.remainder(), right.remainder());
+    for (left, right) in left.zip(right) {
+        visit(lanes(left), lanes(right));
+    }
+    visit(lanes(rest.0), lanes(rest.1));
+}
+
+fn lanes<T: Pod>(bytes: &[u8]) -> [T; LANES] {
+    array::from_fn(|lane| {
+        let element = bytes.get(lane * size_of::<T>()..(lane + 1) * size_of::<T>());
+        element.map_or_else(T::zeroed, read)
+    })
 }
 
 // An unaligned load costs nothing on the machines this runs on, and the loops above become vector

@@ -14,7 +14,7 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use super::element;
+use super::element::{self, LANES};
 
 /// `float16` or `bfloat16`.
 pub(super) trait HalfFloat: Pod {
@@ -23,6 +23,9 @@ pub(super) trait HalfFloat: Pod {
 
     /// As [`element::map`], computing in `float32`.
     fn map(data: &mut [u8], change: impl Fn(f32) -> f32);
+
+    /// As [`element::pairs`], in `float32`.
+    fn pairs(left: &[u8], right: &[u8], visit: impl FnMut([f32; LANES], [f32; LANES]));
 }
 
 impl HalfFloat for f16 {
@@ -49,6 +52,18 @@ impl HalfFloat for f16 {
             Self::from_f32(change(element.to_f32()))
         });
     }
+
+    fn pairs(left: &[u8], right: &[u8], mut visit: impl FnMut([f32; LANES], [f32; LANES])) {
+        #[cfg(target_arch = "x86_64")]
+        if x86::is_available() {
+            // SAFETY: the processor was just asked for what `x86::pairs` is compiled for.
+            unsafe { x86::pairs(left, right, visit) };
+            return;
+        }
+        element::pairs(left, right, |left: [Self; LANES], right| {
+            visit(left.map(Self::to_f32), right.map(Self::to_f32));
+        });
+    }
 }
 
 impl HalfFloat for bf16 {
@@ -60,6 +75,12 @@ impl HalfFloat for bf16 {
 
     fn map(data: &mut [u8], change: impl Fn(f32) -> f32) {
         element::map(data, |element: Self| narrow(change(widen(element))));
+    }
+
+    fn pairs(left: &[u8], right: &[u8], mut visit: impl FnMut([f32; LANES], [f32; LANES])) {
+        element::pairs(left, right, |left, right| {
+            visit(left.map(widen), right.map(widen));
+        });
     }
 }
 
@@ -86,8 +107,9 @@ mod x86 {
     };
     use std::array;
 
-    /// Elements that one instruction converts, and their bytes.
-    const LANES: usize = 8;
+    use super::LANES;
+
+    /// Bytes of the elements that one instruction converts.
     const BYTES: usize = LANES * 2;
 
     pub(super) fn is_available() -> bool {
@@ -115,6 +137,20 @@ mod x86 {
         }
         let last = narrow(widen(padded(rest)).map(&change));
         rest.copy_from_slice(&last[..rest.len()]);
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn pairs(
+        left: &[u8],
+        right: &[u8],
+        mut visit: impl FnMut([f32; LANES], [f32; LANES]),
+    ) {
+        let (left, left_rest) = left.as_chunks::<BYTES>();
+        let (right, right_rest) = right.as_chunks::<BYTES>();
+        for (left, right) in left.iter().zip(right) {
+            visit(widen(*left), widen(*right));
+        }
+        visit(widen(padded(left_rest)), widen(padded(right_rest)));
     }
 
     #[target_feature(enable = "avx,f16c")]

@@ -17,11 +17,15 @@
 
 mod element;
 mod half_float;
+mod neutral;
 mod reduce;
 mod scale;
+mod weigh;
 
+pub use neutral::fill_neutral;
 pub use reduce::reduce;
 pub use scale::{copy_scaled, scale};
+pub(crate) use weigh::{Products, has_weights, products, weighted_sum};
 
 use hvd_types::DType;
 
@@ -63,7 +67,7 @@ impl Combine {
     }
 }
 
-fn whole_elements(dtype: DType, bytes: usize) -> Result<()> {
+pub(crate) fn whole_elements(dtype: DType, bytes: usize) -> Result<()> {
     if bytes.is_multiple_of(dtype.size()) {
         Ok(())
     } else {

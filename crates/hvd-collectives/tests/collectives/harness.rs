@@ -1,9 +1,9 @@
 //! Ranks as threads, one mesh per group size for all cases of a test.
 
-use hvd_collectives::{Communicator, Tuning, Workspace};
+use hvd_collectives::{Communicator, Hosts, Tuning, Workspace};
 use hvd_testkit::run_ranks_with;
-use hvd_transport::Mesh;
 use hvd_transport::testing::{Setup, Wire};
+use hvd_transport::{Mesh, Transport};
 use hvd_types::Rank;
 
 /// How a test gets its mesh: the ends of a mesh of some size, in order of rank.
@@ -69,17 +69,54 @@ impl<F: Fn(&mut Communicator<'_>, &mut Workspace) -> Vec<u8>> Body for F {}
 
 /// Runs `body` in groups of 1 to 8 ranks and compares what they return.
 pub(crate) fn on_every_size(make: MakeMesh, body: impl Body + Send + Sync + Copy + 'static) {
-    for size in 1..=8 {
+    on_sizes(make, &[1, 2, 3, 4, 5, 6, 7, 8], body);
+}
+
+/// Runs `body` in groups of some sizes and compares what they return.
+pub(crate) fn on_sizes(
+    make: MakeMesh,
+    sizes: &[usize],
+    body: impl Body + Send + Sync + Copy + 'static,
+) {
+    for &size in sizes {
         // Not in order of rank, so that a position taken for a rank is found out.
         let members: Vec<Rank> = (0..size)
             .map(|at| Rank::from_index((at + 1) % size))
             .collect();
-        let results = run(make(size), members, body);
-        for (rank, result) in results.iter().enumerate() {
-            assert!(
-                *result == results[0],
-                "rank {rank} of {size} got other bits than rank 0"
-            );
-        }
+        assert_same_bits(&run(make(size), members, body), &format!("{size} ranks"));
+    }
+}
+
+/// As [`Body`], over hosts.
+pub(crate) trait HostsBody:
+    Fn(&mut dyn Transport, &Hosts, &mut Workspace) -> Vec<u8>
+{
+}
+impl<F: Fn(&mut dyn Transport, &Hosts, &mut Workspace) -> Vec<u8>> HostsBody for F {}
+
+/// Runs `body` on all ranks of jobs spread over hosts in several ways, and compares what they
+/// return.
+pub(crate) fn on_hosts(
+    make: MakeMesh,
+    spreads: &[&[usize]],
+    body: impl HostsBody + Send + Sync + Copy + 'static,
+) {
+    for &host_of in spreads {
+        let hosts = Hosts::from_indexes(host_of).unwrap();
+        let results = run_ranks_with(make(host_of.len()), move |_, mut end| {
+            let mut workspace = Workspace::new(TUNING);
+            (body(end.transport.as_mut(), &hosts, &mut workspace), end)
+        });
+        let (results, _ends): (Vec<_>, Vec<Mesh>) = results.into_iter().unzip();
+        assert_same_bits(&results, &format!("ranks on hosts {host_of:?}"));
+    }
+}
+
+fn assert_same_bits(results: &[Vec<u8>], group: &str) {
+    for (rank, result) in results.iter().enumerate() {
+        assert!(
+            *result == results[0],
+            "rank {rank} of {group} got other bits than rank 0"
+        );
     }
 }

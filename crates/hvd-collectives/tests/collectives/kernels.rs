@@ -14,7 +14,7 @@ use crate::values::{float, float_bytes, integer, is_float, reduce_floats, reduce
 
 /// An element before its type is known.
 #[derive(Debug, Clone, Copy)]
-enum Draft {
+pub(crate) enum Draft {
     Bits(u64),
     Value(f64),
 }
@@ -42,14 +42,14 @@ impl Draft {
     }
 }
 
-fn draft() -> impl Strategy<Value = Draft> {
+pub(crate) fn draft() -> impl Strategy<Value = Draft> {
     prop_oneof![
         any::<u64>().prop_map(Draft::Bits),
         select(&SPECIAL[..]).prop_map(Draft::Value)
     ]
 }
 
-fn dtype() -> impl Strategy<Value = DType> {
+pub(crate) fn dtype() -> impl Strategy<Value = DType> {
     select(&DType::ALL[..])
 }
 
@@ -79,12 +79,12 @@ impl Unaligned {
     }
 }
 
-fn join(dtype: DType, drafts: impl Iterator<Item = Draft>) -> Vec<u8> {
+pub(crate) fn join(dtype: DType, drafts: impl Iterator<Item = Draft>) -> Vec<u8> {
     drafts.flat_map(|draft| draft.bytes(dtype)).collect()
 }
 
 /// Equal bits, or both not a number.
-fn assert_same(dtype: DType, got: &[u8], expected: &[u8], context: &str) {
+pub(crate) fn assert_same(dtype: DType, got: &[u8], expected: &[u8], context: &str) {
     let size = dtype.size();
     for (at, (got, expected)) in got.chunks(size).zip(expected.chunks(size)).enumerate() {
         let no_number = is_float(dtype) && float(dtype, expected).is_nan();

@@ -1,22 +1,32 @@
 //! What this crate promises: a table of every collective, transport x 1 to 8 ranks x lengths x
 //! types x reductions, with ranks as threads, against results computed by other means
-//! (`movement.rs`, `reductions.rs`); the kernels by themselves (`kernels.rs`); worked examples
-//! (`examples.rs`); and calls that must fail (`refusals.rs`).
+//! (`movement.rs`, `reductions.rs`, `adasum.rs`, and `hierarchical.rs` with hosts for sizes); the
+//! kernels by themselves (`kernels.rs`, `neutral.rs`); worked examples (`examples.rs`); the
+//! bytes on the wire where they are the point (`traffic.rs`); and calls that must fail
+//! (`refusals.rs`).
 //!
 //! A transport takes part in the table with one line at the end of this file.
 
+#[cfg(test)]
+mod adasum;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod hierarchical;
+#[cfg(test)]
 mod kernels;
 #[cfg(test)]
 mod movement;
 #[cfg(test)]
+mod neutral;
+#[cfg(test)]
 mod reductions;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
+mod traffic;
 #[cfg(test)]
 mod values;
 
@@ -38,6 +48,21 @@ macro_rules! table {
             #[test]
             fn allreduce_by_size() {
                 crate::reductions::allreduce($mesh, hvd_collectives::allreduce);
+            }
+
+            #[test]
+            fn adasum() {
+                crate::adasum::adasum($mesh);
+            }
+
+            #[test]
+            fn hierarchical_allreduce() {
+                crate::hierarchical::allreduce($mesh);
+            }
+
+            #[test]
+            fn hierarchical_allgather() {
+                crate::hierarchical::allgather($mesh);
             }
 
             #[test]

@@ -11,7 +11,7 @@ use crate::harness::{LENGTHS, MakeMesh, TUNING, on_every_size};
 use crate::values::Numbers;
 
 /// Bytes of each part in each case: all equal, anything down to nothing, only one part.
-fn divisions(parts: usize) -> Vec<Vec<usize>> {
+pub(crate) fn divisions(parts: usize) -> Vec<Vec<usize>> {
     let mut cases = Vec::new();
     for length in LENGTHS {
         let mut numbers = Numbers::new(&[parts, length]);
@@ -28,7 +28,7 @@ fn divisions(parts: usize) -> Vec<Vec<usize>> {
     cases
 }
 
-fn part_of(owner: usize, case: usize, length: usize) -> Vec<u8> {
+pub(crate) fn part_of(owner: usize, case: usize, length: usize) -> Vec<u8> {
     Numbers::new(&[owner, case]).bytes(length)
 }
 

@@ -12,7 +12,7 @@ use crate::values::{Numbers, expected, input, is_float, wild_input};
 pub(crate) type Allreduce =
     fn(&mut Communicator<'_>, Combine, &mut [u8], &mut Workspace) -> Result<()>;
 
-fn cases() -> impl Iterator<Item = (Combine, usize)> {
+pub(crate) fn cases() -> impl Iterator<Item = (Combine, usize)> {
     DType::ALL.into_iter().flat_map(|dtype| {
         Reduction::ALL.into_iter().flat_map(move |reduction| {
             LENGTHS
@@ -50,7 +50,7 @@ pub(crate) fn allreduce(mesh: MakeMesh, algorithm: Allreduce) {
 }
 
 /// A group of one leaves its input as it is, even `bool` bytes other than 0 and 1.
-fn expected_alone(size: usize, combine: Combine, inputs: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn expected_alone(size: usize, combine: Combine, inputs: &[Vec<u8>]) -> Vec<u8> {
     if size == 1 {
         return inputs[0].clone();
     }

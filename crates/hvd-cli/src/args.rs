@@ -1,11 +1,15 @@
-//! What was typed. Only the shape of each option is checked here; what they mean together is
+//! What was typed. What is handed to the workers stands in `args/worker.rs`. Only the shape of each option is checked here; what they mean together is
 //! `settings.rs`'s part. The help text is `help.txt`: written by hand, because it is read more often
 //! than any other page of this project; a test keeps it true.
+
+mod worker;
 
 use std::path::PathBuf;
 
 use clap::Parser;
 use hvd_launch::plan::SLOTS_LIMIT;
+
+pub(crate) use worker::{Exports, WorkerArgs};
 
 /// The options of `horovodrun`.
 #[derive(Debug, Parser)]
@@ -38,26 +42,25 @@ pub(crate) struct Args {
     pub(crate) ssh_identity_file: Option<PathBuf>,
     #[arg(long, value_name = "NAME,...", alias = "network-interface")]
     pub(crate) network_interfaces: Option<String>,
-    #[arg(long)]
+    #[arg(long, group = "controller")]
     pub(crate) gloo: bool,
+    /// Known, so that it is not taken for the beginning of `--mpi-threads-disable`.
+    #[arg(long, hide = true, group = "controller")]
+    pub(crate) mpi: bool,
+    #[arg(long, hide = true, group = "controller")]
+    pub(crate) jsrun: bool,
     #[arg(long)]
     pub(crate) disable_cache: bool,
     #[arg(long)]
     pub(crate) verbose: bool,
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) output_filename: Option<PathBuf>,
-    #[arg(long)]
+    #[arg(long, group = "timestamp")]
     pub(crate) prefix_output_with_timestamp: bool,
-    #[arg(long, value_name = "LEVEL", value_parser = log_level)]
-    pub(crate) log_level: Option<String>,
-    #[arg(long, value_name = "MB", allow_negative_numbers = true, value_parser = megabytes)]
-    pub(crate) fusion_threshold_mb: Option<u64>,
-    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = milliseconds)]
-    pub(crate) cycle_time_ms: Option<f64>,
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole)]
-    pub(crate) cache_capacity: Option<u32>,
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = whole)]
-    pub(crate) gloo_timeout_seconds: Option<u32>,
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) worker: WorkerArgs,
     /// For `horovod.run()`: standard input is a function for the workers.
     #[arg(long, hide = true)]
     pub(crate) function_stdin: bool,
@@ -67,9 +70,6 @@ pub(crate) struct Args {
     #[arg(trailing_var_arg = true)]
     pub(crate) command: Vec<String>,
 }
-
-/// The levels of `--log-level` and `HOROVOD_LOG_LEVEL`.
-pub(crate) const LOG_LEVELS: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"];
 
 fn count(text: &str) -> Result<u32, String> {
     match text.parse() {
@@ -85,31 +85,10 @@ fn whole(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("give a whole number from 0 to {}", u32::MAX))
 }
 
-fn megabytes(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(number) if number <= 1 << 20 => Ok(number),
-        _ => Err("give a whole number of megabytes, 0 to 1048576; 0 turns fusion off".to_owned()),
-    }
-}
-
-fn milliseconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-        _ => Err("give a number of milliseconds, 0 or more, e.g. `1` or `0.5`".to_owned()),
-    }
-}
-
-fn log_level(text: &str) -> Result<String, String> {
-    let level = text.to_ascii_uppercase();
-    if LOG_LEVELS.contains(&level.as_str()) {
-        return Ok(level);
-    }
-    Err(format!("give one of {}", LOG_LEVELS.join(", ")))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use hvd_config::{Availability, SETTINGS};
 
     use super::*;
 
@@ -147,6 +126,48 @@ mod tests {
                 continue;
             };
             assert!(known.contains(&long), "--{long} is in help.txt only");
+        }
+    }
+
+    /// The options of a section of the help, as words with their dashes.
+    fn options_of(section: &str) -> impl Iterator<Item = &str> {
+        section
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
+            .filter(|word| word.starts_with("--"))
+    }
+
+    #[test]
+    fn the_help_marks_what_has_no_effect_yet() {
+        let flagged = SETTINGS
+            .iter()
+            .filter_map(|setting| Some((setting.flag?, setting)));
+        for (flags, setting) in flagged {
+            let flag = flags.split(", ").next().unwrap();
+            let mut sections = HELP.split("\n\n");
+            let section = sections.find(|section| {
+                section.contains("\n  ") && options_of(section).any(|option| option == flag)
+            });
+            let is_marked = section
+                .unwrap()
+                .lines()
+                .next()
+                .unwrap()
+                .contains("no effect yet");
+            let is_later = setting.availability != Availability::Now;
+            assert_eq!(is_marked, is_later, "{flag} stands in the wrong section");
+        }
+    }
+
+    #[test]
+    fn every_option_of_the_table_exists() {
+        let command = Args::command();
+        for flag in SETTINGS.iter().filter_map(|setting| setting.flag) {
+            for flag in flag.split(", ") {
+                let mut options = command.get_arguments();
+                let exists =
+                    options.any(|option| option.get_long().is_some_and(|long| flag[2..] == *long));
+                assert!(exists, "{flag} is in the table of settings only");
+            }
         }
     }
 

@@ -6,9 +6,11 @@
 mod args;
 mod argv;
 mod check_build;
+mod config_file;
 mod later;
 mod logging;
 mod settings;
+mod value;
 
 use std::{
     ffi::OsString,
@@ -56,11 +58,18 @@ fn dispatch(
         return show(&check_build::table(is_installed));
     }
     match Settings::resolve(args, environment) {
-        Ok(Settings { job, log_level }) => {
+        Ok(Settings {
+            job,
+            log_level,
+            warnings,
+        }) => {
             logging::install(log_level);
+            for warning in warnings {
+                tracing::warn!("{warning}");
+            }
             hvd_launch::launch(&job)
         }
-        Err(error) => complain(&error.to_string()),
+        Err(error) => complain(&format!("{error:#}")),
     }
 }
 

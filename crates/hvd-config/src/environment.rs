@@ -1,9 +1,11 @@
 //! A snapshot of environment variables, and the one place where their texts become values.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::setting;
+use crate::setting::values::parse_flag;
+use crate::setting::{self, Availability, Setting};
 use crate::{Error, Result};
 
 /// Environment variables, read once.
@@ -28,6 +30,52 @@ impl Environment {
             .get(variable)
             .map(String::as_str)
             .filter(|text| !text.is_empty())
+    }
+
+    /// Refuses every text that is not what the table of settings asks for.
+    pub fn check(&self) -> Result<()> {
+        for setting in setting::SETTINGS.iter() {
+            if let Some(text) = self.text(setting.variable)
+                && !setting.values.accept(text)
+            {
+                return Err(malformed(setting.variable, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings that are set to something other than their default and have no effect yet.
+    pub fn without_effect(&self) -> Vec<&'static Setting> {
+        setting::SETTINGS
+            .iter()
+            .filter(|setting| setting.availability != Availability::Now)
+            .filter(|setting| {
+                self.text(setting.variable)
+                    .is_some_and(|text| text.trim() != setting.default)
+            })
+            .collect()
+    }
+
+    /// Whether a switch is on; one that is not set is as the table of settings says.
+    pub fn flag(&self, variable: &'static str) -> Result<bool> {
+        let declared = setting::find(variable);
+        let default = declared.is_some_and(|setting| parse_flag(setting.default) == Some(true));
+        Ok(self.optional_flag(variable)?.unwrap_or(default))
+    }
+
+    /// Whether a switch is on, or `None` if it is not set.
+    pub fn optional_flag(&self, variable: &'static str) -> Result<Option<bool>> {
+        let Some(text) = self.text(variable) else {
+            return Ok(None);
+        };
+        parse_flag(text.trim())
+            .map(Some)
+            .ok_or_else(|| malformed(variable, text))
+    }
+
+    /// The file or folder a variable names.
+    pub fn path(&self, variable: &str) -> Option<PathBuf> {
+        self.text(variable).map(PathBuf::from)
     }
 
     /// The value of a variable that has a default in the table of settings.
@@ -58,7 +106,7 @@ impl Environment {
 
 /// The error for a text that is not what the table of settings asks for.
 pub(crate) fn malformed(variable: &'static str, value: &str) -> Error {
-    let expected = setting::find(variable).map_or("valid", |setting| setting.expected);
+    let expected = setting::find(variable).map_or("valid", Setting::expected);
     Error::Malformed {
         variable,
         value: value.to_owned(),
@@ -74,5 +122,35 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_effect_is_known_unless_it_is_the_default() {
+        let environment: Environment = [
+            ("HOROVOD_NUM_NCCL_STREAMS", "4"),
+            ("HOROVOD_MPI_THREADS_DISABLE", "0"),
+            ("HOROVOD_CACHE_CAPACITY", "7"),
+        ]
+        .into_iter()
+        .collect();
+        let names = environment.without_effect();
+        let names: Vec<&str> = names.iter().map(|setting| setting.variable).collect();
+        assert_eq!(names, ["HOROVOD_NUM_NCCL_STREAMS"]);
+    }
+
+    #[test]
+    fn switches_are_numbers_or_words() {
+        let environment: Environment = [("HOROVOD_ELASTIC", "True"), ("HOROVOD_AUTOTUNE", "0")]
+            .into_iter()
+            .collect();
+        assert_eq!(environment.flag("HOROVOD_ELASTIC"), Ok(true));
+        assert_eq!(environment.flag("HOROVOD_AUTOTUNE"), Ok(false));
+        assert_eq!(environment.flag("HOROVOD_BATCH_D2D_MEMCOPIES"), Ok(true));
+        assert_eq!(environment.optional_flag("HOROVOD_CCL_CACHE"), Ok(None));
     }
 }

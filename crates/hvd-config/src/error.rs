@@ -39,4 +39,44 @@ pub enum Error {
         /// The limit.
         limit: u32,
     },
+    /// A time that must not be below another one.
+    #[error(
+        "{variable}={value} is below {least_variable}={least} and could not have an effect; raise \
+         it, lower {least_variable}, or unset it"
+    )]
+    TooSoon {
+        /// The variable that is too small.
+        variable: &'static str,
+        /// Its value.
+        value: u32,
+        /// The variable it must not be below.
+        least_variable: &'static str,
+        /// That one's value.
+        least: u32,
+    },
+    /// A list without an entry for each process.
+    #[error(
+        "{variable} has {entries} entries but {needed_variable}={needed}; give one for each \
+         process of a host"
+    )]
+    TooFew {
+        /// The variable that is too short.
+        variable: &'static str,
+        /// How many entries it has.
+        entries: usize,
+        /// The variable that says how many there must be.
+        needed_variable: &'static str,
+        /// How many there must be.
+        needed: u32,
+    },
+    /// A choice that exists but that this build does not have.
+    #[error("{variable}=`{value}` is not in this build; set it to `{instead}` or unset it")]
+    NotInThisBuild {
+        /// The variable.
+        variable: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What this build has.
+        instead: &'static str,
+    },
 }

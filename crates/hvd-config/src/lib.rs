@@ -14,5 +14,11 @@ mod worker;
 
 pub use environment::Environment;
 pub use error::{Error, Result};
-pub use setting::{SETTINGS, Setting, find, name};
-pub use worker::{LogLevel, Rendezvous, TransportChoice, WorkerConfig};
+pub use setting::{
+    Availability, GROUPS, Group, SETTINGS, Setting, Values, find, find_key, is_set_by_launcher,
+    name,
+};
+pub use worker::{
+    Autotune, JoinAverage, LogLevel, Rendezvous, StallCheck, Timeline, TransportChoice,
+    WorkerConfig,
+};

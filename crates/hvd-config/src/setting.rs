@@ -1,160 +1,156 @@
-//! The table of settings: what there is, what it may be, and what it means.
+//! The table of settings: what there is, what it may be, and what it means. The rows stand in
+//! `setting/`, one file per concern; the reference page and the launcher's checks are made from
+//! them. Says nothing about how a value is used.
+
+mod devices;
+mod engine;
+mod job;
+mod launcher;
+pub mod name;
+mod observe;
+pub(crate) mod values;
+
+use std::sync::LazyLock;
+
+pub use values::Values;
 
 /// One setting as users see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
     /// The environment variable.
     pub variable: &'static str,
-    /// What a value looks like, as the end of a sentence: `is not {expected}`.
-    pub expected: &'static str,
+    /// The options of `horovodrun` that set it, as the reference page shows them.
+    pub flag: Option<&'static str>,
+    /// The key of `horovodrun`'s configuration file, sections and key with a dot between them.
+    pub yaml: Option<&'static str>,
+    /// What it may be.
+    pub values: Values,
     /// The default as text; empty if there is none.
     pub default: &'static str,
     /// What it does, in one sentence.
     pub meaning: &'static str,
+    /// Whether it does it.
+    pub availability: Availability,
 }
 
-/// Names of variables, for those who write them.
-pub mod name {
-    #![expect(missing_docs, reason = "each is described in SETTINGS")]
-    pub const RANK: &str = "HOROVOD_RANK";
-    pub const SIZE: &str = "HOROVOD_SIZE";
-    pub const LOCAL_RANK: &str = "HOROVOD_LOCAL_RANK";
-    pub const LOCAL_SIZE: &str = "HOROVOD_LOCAL_SIZE";
-    pub const CROSS_RANK: &str = "HOROVOD_CROSS_RANK";
-    pub const CROSS_SIZE: &str = "HOROVOD_CROSS_SIZE";
-    pub const HOSTNAME: &str = "HOROVOD_HOSTNAME";
-    pub const RENDEZVOUS_ADDR: &str = "HOROVOD_GLOO_RENDEZVOUS_ADDR";
-    pub const RENDEZVOUS_PORT: &str = "HOROVOD_GLOO_RENDEZVOUS_PORT";
-    pub const SECRET_KEY: &str = "_HOROVOD_SECRET_KEY";
-    pub const TIMEOUT: &str = "HOROVOD_GLOO_TIMEOUT_SECONDS";
-    pub const TRANSPORT: &str = "HOROVOD_TRANSPORT";
-    pub const FUSION_THRESHOLD: &str = "HOROVOD_FUSION_THRESHOLD";
-    pub const CYCLE_TIME: &str = "HOROVOD_CYCLE_TIME";
-    pub const CACHE_CAPACITY: &str = "HOROVOD_CACHE_CAPACITY";
-    pub const LOG_LEVEL: &str = "HOROVOD_LOG_LEVEL";
-    pub const LOG_HIDE_TIME: &str = "HOROVOD_LOG_HIDE_TIME";
-    pub const START_TIMEOUT: &str = "HOROVOD_START_TIMEOUT";
+/// Whether a setting does what it says. Either way a value that makes no sense is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability {
+    /// It does.
+    Now,
+    /// It has no effect yet; it comes with what is named here.
+    Later(&'static str),
 }
 
-const COUNT: &str = "a whole number, 0 or more";
-const POSITIVE: &str = "a whole number, 1 or more";
-const FLAG: &str = "0 or 1";
+/// Settings that belong together, one table of the reference page.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    /// The heading.
+    pub title: &'static str,
+    /// What they have in common, in a sentence or two.
+    pub about: &'static str,
+    /// The settings.
+    pub settings: &'static [Setting],
+}
 
-/// Every setting, in the order of the reference page.
-pub const SETTINGS: &[Setting] = &[
-    set_by_launcher(name::RANK, COUNT, "Number of this process in the job."),
-    set_by_launcher(name::SIZE, POSITIVE, "Number of processes in the job."),
-    set_by_launcher(
-        name::LOCAL_RANK,
-        COUNT,
-        "Number of this process on its host.",
-    ),
-    set_by_launcher(
-        name::LOCAL_SIZE,
-        POSITIVE,
-        "Number of processes on this host.",
-    ),
-    set_by_launcher(
-        name::CROSS_RANK,
-        COUNT,
-        "Position of this host among the hosts that have a process with this local rank.",
-    ),
-    set_by_launcher(name::CROSS_SIZE, POSITIVE, "Number of such hosts."),
-    set_by_launcher(
-        name::HOSTNAME,
-        "a host name",
-        "Name of this host as given to the launcher.",
-    ),
-    set_by_launcher(
-        name::RENDEZVOUS_ADDR,
-        "a host name or address",
-        "Where the job's key-value store listens.",
-    ),
-    set_by_launcher(
-        name::RENDEZVOUS_PORT,
-        "a port number",
-        "Port of the job's key-value store.",
-    ),
-    set_by_launcher(
-        name::SECRET_KEY,
-        "64 hexadecimal digits",
-        "The job's key; every connection proves that it knows it.",
-    ),
-    setting(
-        name::TIMEOUT,
-        "a number of seconds, 1 or more",
-        "30",
-        "How long ranks wait for each other at init, and for a peer that makes no progress.",
-    ),
-    setting(
-        name::TRANSPORT,
-        "`auto`, `shm` or `tcp`",
-        "auto",
-        "What moves tensors between ranks; `auto` takes shared memory inside one host.",
-    ),
-    setting(
-        name::FUSION_THRESHOLD,
-        "a number of bytes, 0 or more",
-        "134217728",
-        "Largest sum of small tensors that travel as one; 0 turns fusion off.",
-    ),
-    setting(
-        name::CYCLE_TIME,
-        "a number of milliseconds, 0 or more",
-        "0",
-        "Least time between two rounds of negotiation; 0 answers as soon as a tensor is ready.",
-    ),
-    setting(
-        name::CACHE_CAPACITY,
-        COUNT,
-        "1024",
-        "Number of tensors whose negotiation is remembered; 0 remembers none.",
-    ),
-    setting(
-        name::LOG_LEVEL,
-        "`trace`, `debug`, `info`, `warning`, `error` or `fatal`",
-        "warning",
-        "Least important messages that are printed.",
-    ),
-    setting(
-        name::LOG_HIDE_TIME,
-        FLAG,
-        "0",
-        "1 leaves the time out of log lines.",
-    ),
-    setting(
-        name::START_TIMEOUT,
-        "a number of seconds, 0 or more",
-        "30",
-        "How long `horovodrun` may take before the workers run; 0 means the default.",
-    ),
+/// All groups, in the order of the reference page.
+pub const GROUPS: &[Group] = &[
+    engine::COMMUNICATION,
+    engine::OPERATIONS,
+    engine::ALGORITHMS,
+    observe::LOG,
+    observe::TIMELINE,
+    observe::STALL_CHECK,
+    observe::AUTOTUNE,
+    job::IDENTITY,
+    launcher::LAUNCHER,
+    devices::DEVICES,
 ];
 
+/// Every setting, in the order of the reference page.
+pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    let settings = GROUPS.iter().flat_map(|group| group.settings);
+    settings.copied().collect()
+});
+
+/// The setting of a variable.
+pub fn find(variable: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.variable == variable)
+}
+
+/// The setting of a key of the configuration file.
+pub fn find_key(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.yaml == Some(key))
+}
+
+/// Whether the launcher sets this variable for each worker, so that an inherited one is overridden.
+pub fn is_set_by_launcher(variable: &str) -> bool {
+    let own = [name::CONTROLLER, name::CPU_OPERATIONS];
+    let mut identity = job::IDENTITY.settings.iter();
+    own.contains(&variable) || identity.any(|setting| setting.variable == variable)
+}
+
+/// A row of the table without option or key, available now.
 const fn setting(
     variable: &'static str,
-    expected: &'static str,
+    values: Values,
     default: &'static str,
     meaning: &'static str,
 ) -> Setting {
     Setting {
         variable,
-        expected,
+        flag: None,
+        yaml: None,
+        values,
         default,
         meaning,
+        availability: Availability::Now,
     }
 }
 
-const fn set_by_launcher(
-    variable: &'static str,
-    expected: &'static str,
-    meaning: &'static str,
-) -> Setting {
-    setting(variable, expected, "", meaning)
-}
+impl Setting {
+    /// What to tell a user who set something that nothing looks at yet.
+    pub fn no_effect(&self) -> Option<String> {
+        let Availability::Later(what) = self.availability else {
+            return None;
+        };
+        let variable = self.variable;
+        let option = self
+            .flag
+            .map_or_else(String::new, |flag| format!(" ({flag})"));
+        Some(format!(
+            "{variable}{option} has no effect yet; it comes with {what}"
+        ))
+    }
 
-/// The setting of a variable.
-pub fn find(variable: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.variable == variable)
+    /// What a value looks like, as the end of a sentence: `is not {expected}`.
+    pub const fn expected(&self) -> &'static str {
+        self.values.expected()
+    }
+
+    /// The row with the option that sets it.
+    const fn flag(self, flag: &'static str) -> Self {
+        Self {
+            flag: Some(flag),
+            ..self
+        }
+    }
+
+    /// The row with its key in the configuration file.
+    const fn key(self, yaml: &'static str) -> Self {
+        Self {
+            yaml: Some(yaml),
+            ..self
+        }
+    }
+
+    /// The row of a setting without effect until something else is there.
+    const fn comes_with(self, what: &'static str) -> Self {
+        Self {
+            availability: Availability::Later(what),
+            ..self
+        }
+    }
 }
 
 #[cfg(test)]
@@ -162,17 +158,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_is_declared_once() {
+    fn every_setting_is_declared_once_and_described() {
         for (index, setting) in SETTINGS.iter().enumerate() {
+            let Setting {
+                variable, meaning, ..
+            } = setting;
             let first = SETTINGS
                 .iter()
-                .position(|other| other.variable == setting.variable);
-            assert_eq!(first, Some(index), "{} is declared twice", setting.variable);
+                .position(|other| other.variable == *variable);
+            assert_eq!(first, Some(index), "{variable} is declared twice");
+            assert!(meaning.ends_with('.'), "{variable}: not a sentence");
+            assert!(!meaning.contains('|'), "{variable}: would break the table");
+        }
+    }
+
+    #[test]
+    fn every_default_is_a_value() {
+        for setting in SETTINGS
+            .iter()
+            .filter(|setting| !setting.default.is_empty())
+        {
             assert!(
-                setting.meaning.ends_with('.'),
-                "{}: not a sentence",
+                setting.values.accept(setting.default),
+                "{}={}",
+                setting.variable,
+                setting.default
+            );
+        }
+    }
+
+    #[test]
+    fn keys_of_the_configuration_file_are_not_used_twice() {
+        for setting in SETTINGS.iter().filter(|setting| setting.yaml.is_some()) {
+            let found = find_key(setting.yaml.unwrap()).unwrap();
+            // One key decides about both halves of the communication.
+            assert!(
+                found.variable == setting.variable || setting.yaml == Some("controller"),
+                "{}",
                 setting.variable
             );
+        }
+    }
+
+    #[test]
+    fn every_variable_of_horovod_is_there() {
+        for variable in include_str!("setting/known.txt").lines() {
+            assert!(find(variable).is_some(), "{variable} is not in the table");
         }
     }
 }

@@ -1,15 +1,30 @@
-//! What a worker is told through its environment.
+//! What a worker is told through its environment, as one value. The parts with rules of their own
+//! stand in `worker/`. Does not know what the engine makes of it.
 
+mod choice;
+mod feature;
+mod identity;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
-use hvd_types::{Placement, Rank};
+use hvd_types::Placement;
 
-use crate::environment::malformed;
-use crate::setting::name;
-use crate::{Environment, Error, Result};
+pub use choice::{JoinAverage, LogLevel, TransportChoice};
+pub use feature::{Autotune, StallCheck, Timeline};
+pub use identity::Rendezvous;
+
+use crate::setting::{Setting, name};
+use crate::{Environment, Result};
 
 /// Everything a worker's engine wants to know, checked.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one per switch of the environment"
+)]
 pub struct WorkerConfig {
     /// Where this process stands in its job.
     pub placement: Placement,
@@ -29,247 +44,86 @@ pub struct WorkerConfig {
     pub log_level: LogLevel,
     /// Whether log lines carry the time.
     pub log_time: bool,
-}
-
-/// The job's key-value store and the key that opens it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rendezvous {
-    /// Host name or address.
-    pub address: String,
-    /// Port.
-    pub port: u16,
-    /// The job's key in hexadecimal.
-    pub key: String,
-}
-
-/// What moves tensors between ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it all")]
-pub enum TransportChoice {
-    Auto,
-    SharedMemory,
-    Tcp,
-}
-
-/// Horovod's log levels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it all")]
-pub enum LogLevel {
-    Trace,
-    Debug,
-    Info,
-    Warning,
-    Error,
-    Fatal,
+    /// Whether process sets may be added and removed after init.
+    pub dynamic_process_sets: bool,
+    /// Whether tensors of a group are kept from being fused with others.
+    pub disable_group_fusion: bool,
+    /// What averages are divided by while some ranks have joined.
+    pub join_average: JoinAverage,
+    /// Whether reductions must give the same bits in every run.
+    pub deterministic: bool,
+    /// Whether to reduce inside hosts first; `None` leaves it to the engine.
+    pub hierarchical_allreduce: Option<bool>,
+    /// Whether to gather inside hosts first; `None` leaves it to the engine.
+    pub hierarchical_allgather: Option<bool>,
+    /// The core for each process of this host, by local rank.
+    pub thread_affinity: Option<Vec<usize>>,
+    /// The record of operations, if there is one.
+    pub timeline: Option<Timeline>,
+    /// Whether the record marks each round of negotiation.
+    pub timeline_mark_cycles: bool,
+    /// When missing ranks are reported; `None` if never.
+    pub stall_check: Option<StallCheck>,
+    /// The search for the fastest parameters, if there is one.
+    pub autotune: Option<Autotune>,
+    /// Where a failed job leaves a report of the engine's state.
+    pub dump_dir: Option<PathBuf>,
+    /// Whether the number of ranks may change.
+    pub elastic: bool,
+    /// Settings that the user has changed and that have no effect yet, for a warning.
+    pub without_effect: Vec<&'static Setting>,
 }
 
 impl WorkerConfig {
-    /// Reads and checks the settings. The fusion threshold is rounded up to a multiple of
-    /// 512 bytes per local rank, so that equal shares of a full buffer end on whole elements.
+    /// Reads and checks the settings, those without effect too. The fusion threshold is rounded up
+    /// to a multiple of 512 bytes per local rank, so that equal shares of a full buffer end on
+    /// whole elements.
     pub fn read(environment: &Environment) -> Result<Self> {
-        let placement = placement(environment)?;
+        environment.check()?;
+        choice::require_own_transport(environment)?;
+        let placement = identity::placement(environment)?;
         let atom = u64::from(placement.local_size) * 512;
         let threshold: u64 = environment.value(name::FUSION_THRESHOLD, |_| true)?;
         let cycle: f64 = environment.value(name::CYCLE_TIME, |&cycle| is_duration(cycle))?;
         let seconds: u64 = environment.value(name::TIMEOUT, |&seconds| seconds > 0)?;
         Ok(Self {
-            rendezvous: rendezvous(environment, &placement)?,
+            rendezvous: identity::rendezvous(environment, &placement)?,
             timeout: Duration::from_secs(seconds),
-            transport: transport(environment)?,
+            transport: TransportChoice::read(environment)?,
             fusion_threshold: threshold
                 .checked_next_multiple_of(atom)
                 .unwrap_or(threshold),
             cycle_time: Duration::from_secs_f64(cycle / 1000.0),
             cache_capacity: environment.value(name::CACHE_CAPACITY, |_| true)?,
             log_level: LogLevel::read(environment)?,
-            log_time: environment.value(name::LOG_HIDE_TIME, |&hide: &u8| hide <= 1)? == 0,
+            log_time: !environment.flag(name::LOG_HIDE_TIME)?,
+            dynamic_process_sets: environment.flag(name::DYNAMIC_PROCESS_SETS)?,
+            disable_group_fusion: environment.flag(name::DISABLE_GROUP_FUSION)?,
+            join_average: JoinAverage::read(environment)?,
+            deterministic: environment.flag(name::DETERMINISTIC)?,
+            hierarchical_allreduce: environment.optional_flag(name::HIERARCHICAL_ALLREDUCE)?,
+            hierarchical_allgather: environment.optional_flag(name::HIERARCHICAL_ALLGATHER)?,
+            thread_affinity: feature::thread_affinity(environment, &placement)?,
+            timeline: Timeline::read(environment),
+            timeline_mark_cycles: environment.flag(name::TIMELINE_MARK_CYCLES)?,
+            stall_check: StallCheck::read(environment)?,
+            autotune: Autotune::read(environment)?,
+            dump_dir: environment.path(name::DUMP_DIR),
+            elastic: environment.flag(name::ELASTIC)?,
+            without_effect: own_without_effect(environment),
             placement,
         })
     }
 }
 
-impl LogLevel {
-    /// The level the environment asks for.
-    pub fn read(environment: &Environment) -> Result<Self> {
-        let text = environment.text(name::LOG_LEVEL).unwrap_or("warning");
-        match text.to_ascii_lowercase().as_str() {
-            "trace" => Ok(Self::Trace),
-            "debug" => Ok(Self::Debug),
-            "info" => Ok(Self::Info),
-            "warning" => Ok(Self::Warning),
-            "error" => Ok(Self::Error),
-            "fatal" => Ok(Self::Fatal),
-            _ => Err(malformed(name::LOG_LEVEL, text)),
-        }
-    }
+/// Variables of other libraries are left out: those may well heed them.
+fn own_without_effect(environment: &Environment) -> Vec<&'static Setting> {
+    let mut settings = environment.without_effect();
+    settings.retain(|setting| setting.variable.starts_with("HOROVOD_"));
+    settings
 }
 
 /// Milliseconds that are a time and not an accident.
 fn is_duration(milliseconds: f64) -> bool {
     (0.0..=3_600_000.0).contains(&milliseconds)
-}
-
-fn placement(environment: &Environment) -> Result<Placement> {
-    const VARIABLES: [&str; 6] = [
-        name::RANK,
-        name::SIZE,
-        name::LOCAL_RANK,
-        name::LOCAL_SIZE,
-        name::CROSS_RANK,
-        name::CROSS_SIZE,
-    ];
-    let Some(present) = VARIABLES
-        .into_iter()
-        .find(|name| environment.text(name).is_some())
-    else {
-        return Ok(Placement::alone());
-    };
-    let mut numbers = [0_u32; 6];
-    for (number, variable) in numbers.iter_mut().zip(VARIABLES) {
-        let missing = Error::Missing { variable, present };
-        *number = environment.optional(variable)?.ok_or(missing)?;
-    }
-    let [rank, size, local_rank, local_size, cross_rank, cross_size] = numbers;
-    for pair in [0, 2, 4] {
-        let (value, limit) = (numbers[pair], numbers[pair + 1]);
-        if value >= limit {
-            let (variable, limit_variable) = (VARIABLES[pair], VARIABLES[pair + 1]);
-            return Err(Error::OutOfRange {
-                variable,
-                value,
-                limit_variable,
-                limit,
-            });
-        }
-    }
-    let hostname = environment
-        .text(name::HOSTNAME)
-        .unwrap_or("localhost")
-        .to_owned();
-    let rank = Rank::new(rank);
-    Ok(Placement {
-        rank,
-        size,
-        local_rank,
-        local_size,
-        cross_rank,
-        cross_size,
-        hostname,
-    })
-}
-
-fn rendezvous(environment: &Environment, placement: &Placement) -> Result<Option<Rendezvous>> {
-    let address = environment.text(name::RENDEZVOUS_ADDR);
-    let port = environment.optional(name::RENDEZVOUS_PORT)?;
-    let key = environment.text(name::SECRET_KEY);
-    if placement.size == 1 && address.is_none() {
-        return Ok(None);
-    }
-    let missing = |variable| Error::Missing {
-        variable,
-        present: name::SIZE,
-    };
-    Ok(Some(Rendezvous {
-        address: address.ok_or(missing(name::RENDEZVOUS_ADDR))?.to_owned(),
-        port: port.ok_or(missing(name::RENDEZVOUS_PORT))?,
-        key: key.ok_or(missing(name::SECRET_KEY))?.to_owned(),
-    }))
-}
-
-fn transport(environment: &Environment) -> Result<TransportChoice> {
-    let text = environment.text(name::TRANSPORT).unwrap_or("auto");
-    match text.to_ascii_lowercase().as_str() {
-        "auto" => Ok(TransportChoice::Auto),
-        "shm" => Ok(TransportChoice::SharedMemory),
-        "tcp" => Ok(TransportChoice::Tcp),
-        _ => Err(malformed(name::TRANSPORT, text)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const JOB: [(&str, &str); 9] = [
-        ("HOROVOD_RANK", "3"),
-        ("HOROVOD_SIZE", "4"),
-        ("HOROVOD_LOCAL_RANK", "1"),
-        ("HOROVOD_LOCAL_SIZE", "2"),
-        ("HOROVOD_CROSS_RANK", "1"),
-        ("HOROVOD_CROSS_SIZE", "2"),
-        ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1"),
-        ("HOROVOD_GLOO_RENDEZVOUS_PORT", "4321"),
-        ("_HOROVOD_SECRET_KEY", "00"),
-    ];
-
-    fn read(changes: &[(&str, &str)]) -> Result<WorkerConfig> {
-        WorkerConfig::read(&JOB.iter().chain(changes).copied().collect())
-    }
-
-    #[test]
-    fn nothing_set_is_a_job_of_one() {
-        let config = WorkerConfig::read(&Environment::default()).unwrap();
-        assert_eq!(config.placement, Placement::alone());
-        assert_eq!(config.rendezvous, None);
-        assert_eq!(config.cycle_time, Duration::ZERO);
-        assert_eq!(config.fusion_threshold, 128 << 20);
-        assert!(config.log_time);
-    }
-
-    #[test]
-    fn a_launched_worker_knows_its_place() {
-        let config = read(&[]).unwrap();
-        assert_eq!(config.placement.rank, Rank::new(3));
-        assert_eq!(config.placement.local_size, 2);
-        assert_eq!(config.rendezvous.unwrap().port, 4321);
-    }
-
-    #[test]
-    fn fusion_threshold_is_rounded_up_to_whole_shares() {
-        let config = read(&[("HOROVOD_FUSION_THRESHOLD", "1000")]).unwrap();
-        assert_eq!(config.fusion_threshold, 1024);
-        let config = read(&[("HOROVOD_FUSION_THRESHOLD", "0")]).unwrap();
-        assert_eq!(config.fusion_threshold, 0);
-    }
-
-    #[test]
-    fn garbage_is_an_error_that_names_the_variable() {
-        for (variable, value) in [
-            ("HOROVOD_FUSION_THRESHOLD", "12 MB"),
-            ("HOROVOD_CYCLE_TIME", "-1"),
-            ("HOROVOD_CYCLE_TIME", "NaN"),
-            ("HOROVOD_CACHE_CAPACITY", "x"),
-            ("HOROVOD_GLOO_TIMEOUT_SECONDS", "0"),
-            ("HOROVOD_LOG_LEVEL", "loud"),
-            ("HOROVOD_LOG_HIDE_TIME", "2"),
-            ("HOROVOD_TRANSPORT", "pigeon"),
-            ("HOROVOD_RANK", "one"),
-            ("HOROVOD_GLOO_RENDEZVOUS_PORT", "70000"),
-        ] {
-            let error = read(&[(variable, value)]).unwrap_err().to_string();
-            assert!(
-                error.starts_with(&format!("{variable}=`{value}` is not ")),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn half_a_placement_is_refused() {
-        let environment = [("HOROVOD_RANK", "0"), ("HOROVOD_SIZE", "2")]
-            .into_iter()
-            .collect();
-        let error = WorkerConfig::read(&environment).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("HOROVOD_LOCAL_RANK is not set although"),
-            "{error}"
-        );
-        let error = read(&[("HOROVOD_RANK", "4")]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "HOROVOD_RANK=4 is not below HOROVOD_SIZE=4"
-        );
-    }
 }

@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("hvd-testkit", &["hvd-types"]),
-    ("xtask", &[]),
+    ("xtask", &["hvd-config"]),
 ];
 
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {

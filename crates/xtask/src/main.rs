@@ -1,19 +1,20 @@
 //! Chores of the repository. `cargo xtask tidy` checks the rules of the house that neither the
 //! compiler nor the linters check: who may depend on whom, how long a file may be, that every file
-//! says what it is.
+//! says what it is, that generated pages are up to date. `cargo xtask docs` writes those pages.
 
 #![forbid(unsafe_code)]
 
 mod dependencies;
 mod files;
 mod python;
+mod settings_page;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-const USAGE: &str = "usage: cargo xtask tidy";
+const USAGE: &str = "usage: cargo xtask tidy | docs";
 
 fn main() -> anyhow::Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +25,7 @@ fn main() -> anyhow::Result<ExitCode> {
         .as_slice()
     {
         ["tidy"] => report(&tidy(&root()?)?),
+        ["docs"] => settings_page::write(&root()?).map(|()| ExitCode::SUCCESS),
         _ => bail!("{USAGE}"),
     }
 }
@@ -33,6 +35,7 @@ fn tidy(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut broken = dependencies::check(root)?;
     broken.extend(files::check(root)?);
     broken.extend(python::check(root)?);
+    broken.extend(settings_page::check(root));
     Ok(broken)
 }
 

@@ -24,8 +24,12 @@ import pytest
         ("-np 1 --no-such-option true", "--no-such-option"),
         ("-np 1 --ver true", "--ver"),
         ("-np 1 --log-level LOUD true", "TRACE, DEBUG"),
+        ("-np 1 --autotune-gaussian-process-noise 2 true", "a number from 0 to 1"),
+        ("-np 1 --stall-check --no-stall-check true", "cannot be used with"),
+        ("-np 1 --stall-check-shutdown-time-seconds 5 true", "is below HOROVOD_STALL_CHECK_TIME"),
         ("-np 1 --hostfile hosts true", "`--hostfile` is an option of Horovod that this version"),
         ("-np 1 -hostfile hosts true", "does not have yet"),
+        ("-np 1 --mpi true", "`--mpi` is an option of Horovod that this version does not have yet"),
         ("-np 1 --results-fd 77 true", "file descriptor 77"),
     ],
 )
@@ -93,6 +97,19 @@ def test_help(run, option: str) -> None:
 def test_options_for_several_machines_are_accepted(run) -> None:
     line = "-p 12345 -i key --gloo --disable-cache --network-interfaces lo -np 1 true"
     assert run(*line.split()) == (0, b"", b"")
+
+
+def test_garbage_in_the_environment_is_refused_before_a_worker_starts(run) -> None:
+    environment = {"HOROVOD_CACHE_CAPACITY": "a few"}
+    code, output, errors = run("-np", "2", "echo", "started", environment=environment)
+    assert (code, output) == (2, b"")
+    assert errors.count(b"HOROVOD_CACHE_CAPACITY=`a few` is not a whole number") == 1
+
+
+def test_options_without_effect_yet_say_so(run) -> None:
+    code, _, errors = run("-np", "1", "--num-nccl-streams", "2", "true")
+    assert code == 0
+    assert b"HOROVOD_NUM_NCCL_STREAMS (--num-nccl-streams) has no effect yet" in errors
 
 
 def test_a_small_job_is_over_at_once(run) -> None:

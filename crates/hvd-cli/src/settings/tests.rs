@@ -1,0 +1,283 @@
+//! Command lines and what becomes of them.
+
+use clap::Parser;
+
+use super::*;
+use crate::argv::spell_out;
+
+fn resolve(line: &str, environment: &[(&str, &str)]) -> Result<Settings> {
+    let argv: Vec<String> = format!("horovodrun {line}")
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let environment = environment
+        .iter()
+        .map(|(n, v)| (n.into(), v.into()))
+        .collect();
+    Settings::resolve(Args::try_parse_from(spell_out(&argv))?, environment)
+}
+
+fn refusal(line: &str) -> String {
+    format!("{:#}", resolve(line, &[]).unwrap_err())
+}
+
+fn ranks(line: &str) -> usize {
+    resolve(line, &[]).unwrap().job.placements.len()
+}
+
+#[test]
+fn as_many_ranks_as_asked_for_or_as_there_are_slots() {
+    assert_eq!(ranks("-np 2 -H localhost:4 x"), 2);
+    assert_eq!(ranks("-H localhost:3 x"), 3);
+    assert_eq!(ranks("-n 5 x"), 5);
+    assert_eq!(ranks("-np4 x"), 4);
+    assert!(refusal("-np 5 -H localhost:4 x").contains("5 processes do not fit"));
+    assert!(refusal("-H localhost:0 x").contains("no slots"));
+}
+
+#[test]
+fn mistakes_are_named_with_what_would_be_right() {
+    assert!(refusal("-np 2").contains("`horovodrun -np 2 python train.py`"));
+    assert!(refusal("python x").contains("how many processes?"));
+    for wrong in ["0", "-3", "two", "1.5", "70000"] {
+        let text = refusal(&format!("-np {wrong} x"));
+        assert!(
+            text.contains("a whole number from 1 to 65536, e.g. `-np 4`"),
+            "{text}"
+        );
+    }
+    assert!(refusal("-np 2 --cycle-time-ms -1 x").contains("0 or more"));
+    assert!(refusal("-np 2 --bogus x").contains("--bogus"));
+    assert!(refusal("-np 1 -H elsewhere.example:1 x").contains("not possible yet"));
+}
+
+#[test]
+fn everything_after_the_first_word_belongs_to_the_command() {
+    let command = |line: &str| resolve(line, &[]).unwrap().job.command.join(" ");
+    assert_eq!(
+        command("-np 2 python t.py -v --verbose -np 3"),
+        "python t.py -v --verbose -np 3"
+    );
+    assert_eq!(command("-np 2 -- python -- x"), "python -- x");
+    assert_eq!(command("-np 2 -- -odd -name"), "-odd -name");
+    assert_eq!(command("-np 2 --verb python"), "python");
+}
+
+#[test]
+fn options_are_exported_and_what_is_not_given_is_not() {
+    let line = "-np 1 --fusion-threshold-mb 10 --cycle-time-ms 20 --cache-capacity 512 \
+                --gloo-timeout-seconds 7 --log-level debug x";
+    let exports = resolve(line, &[]).unwrap().job.exports;
+    let text: Vec<String> = exports.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    assert_eq!(
+        text,
+        [
+            "HOROVOD_FUSION_THRESHOLD=10485760",
+            "HOROVOD_CYCLE_TIME=20.0",
+            "HOROVOD_CACHE_CAPACITY=512",
+            "HOROVOD_GLOO_TIMEOUT_SECONDS=7",
+            "HOROVOD_LOG_LEVEL=DEBUG",
+        ]
+    );
+    assert!(resolve("-np 1 x", &[]).unwrap().job.exports.is_empty());
+}
+
+#[test]
+fn the_start_timeout_is_option_then_environment_then_default() {
+    let seconds = |line: &str, value: &str| {
+        resolve(line, &[("HOROVOD_START_TIMEOUT", value)])
+            .unwrap()
+            .job
+            .start_timeout
+            .as_secs()
+    };
+    assert_eq!(seconds("-np 1 --start-timeout 5 x", "7"), 5);
+    assert_eq!(seconds("-np 1 --start-timeout 0 x", "7"), 7);
+    assert_eq!(seconds("-np 1 x", "7"), 7);
+    assert_eq!(seconds("-np 1 x", "0"), 30);
+    assert_eq!(seconds("-np 1 x", ""), 30);
+    let error = resolve("-np 1 x", &[("HOROVOD_START_TIMEOUT", "soon")]).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("HOROVOD_START_TIMEOUT=`soon` is not a number")
+    );
+}
+
+#[test]
+fn accepted_options_change_nothing() {
+    let line = "-p 12345 -i key --gloo --disable-cache --network-interface lo -np 1 x";
+    let settings = resolve(line, &[]).unwrap();
+    assert!(settings.job.exports.is_empty());
+    assert_eq!(settings.log_level, "WARNING");
+}
+
+fn exported(line: &str) -> Vec<String> {
+    let exports = resolve(line, &[]).unwrap().job.exports;
+    exports.iter().map(|(n, v)| format!("{n}={v}")).collect()
+}
+
+#[test]
+fn other_controllers_are_to_come() {
+    for option in ["--mpi", "--jsrun"] {
+        let text = refusal(&format!("-np 1 {option} x"));
+        assert!(
+            text.starts_with(&format!("`{option}` is an option")),
+            "{text}"
+        );
+    }
+    assert!(refusal("-np 1 --mpi --gloo x").contains("cannot be used with"));
+}
+
+#[test]
+fn switches_come_in_pairs() {
+    for (option, expected) in [
+        (
+            "--hierarchical-allreduce",
+            "HOROVOD_HIERARCHICAL_ALLREDUCE=1",
+        ),
+        (
+            "--no-hierarchical-allreduce",
+            "HOROVOD_HIERARCHICAL_ALLREDUCE=0",
+        ),
+        (
+            "--no-hierarchical-allgather",
+            "HOROVOD_HIERARCHICAL_ALLGATHER=0",
+        ),
+        ("--torus-allreduce", "HOROVOD_TORUS_ALLREDUCE=1"),
+        ("--autotune", "HOROVOD_AUTOTUNE=1"),
+        ("--no-autotune", "HOROVOD_AUTOTUNE=0"),
+        ("--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES=1"),
+        ("--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE=1"),
+        ("--stall-check", "HOROVOD_STALL_CHECK_DISABLE=0"),
+        ("--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE=1"),
+        ("--tcp", "NCCL_IB_DISABLE=1"),
+        ("--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME=1"),
+        ("--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME=0"),
+        ("--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME=1"),
+        ("--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME=0"),
+    ] {
+        assert_eq!(exported(&format!("-np 1 {option} x")), [expected]);
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    for line in [
+        "--autotune --no-autotune",
+        "--stall-check --no-stall-check",
+        "--torus-allreduce --no-torus-allreduce",
+        "--log-without-timestamp --log-with-timestamp",
+        "--log-hide-timestamp -prefix-timestamp",
+    ] {
+        let text = refusal(&format!("-np 1 {line} x"));
+        assert!(text.contains("cannot be used with"), "{line}: {text}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_what_is_right() {
+    for (option, right) in [
+        ("--fusion-threshold-mb -1", "0 turns fusion off"),
+        ("--cache-capacity -1", "a whole number, 0 or more"),
+        ("--autotune-warmup-samples -1", "a whole number, 0 or more"),
+        ("--autotune-steps-per-sample 0", "a whole number, 1 or more"),
+        (
+            "--autotune-bayes-opt-max-samples x",
+            "a whole number, 0 or more",
+        ),
+        (
+            "--autotune-gaussian-process-noise 1.5",
+            "a number from 0 to 1",
+        ),
+        (
+            "--autotune-gaussian-process-noise -0.1",
+            "a number from 0 to 1",
+        ),
+        (
+            "--stall-check-warning-time-seconds -1",
+            "a number of seconds, 1 or more",
+        ),
+        (
+            "--stall-check-shutdown-time-seconds -1",
+            "a number of seconds, 0 or more",
+        ),
+        ("--num-nccl-streams -1", "a whole number, 1 or more"),
+        ("--thread-affinity -1", "a list of core numbers"),
+        ("--gloo-timeout-seconds 0", "a number of seconds, 1 or more"),
+    ] {
+        let text = refusal(&format!("-np 1 {option} x"));
+        assert!(text.contains(right), "{option}: {text}");
+    }
+}
+
+#[test]
+fn what_workers_would_refuse_is_refused_before_they_start() {
+    let text = refusal("-np 1 --stall-check-shutdown-time-seconds 30 x");
+    assert!(
+        text.contains("is below HOROVOD_STALL_CHECK_TIME_SECONDS=60"),
+        "{text}"
+    );
+    let error = |environment| resolve("-np 1 x", &[environment]).map(|_| ());
+    let text = error(("HOROVOD_CYCLE_TIME", "fast"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.starts_with("HOROVOD_CYCLE_TIME=`fast` is not"),
+        "{text}"
+    );
+    assert!(error(("HOROVOD_RANK", "of an outer job")).is_ok());
+    assert!(error(("HOROVOD_CONTROLLER", "mpi")).is_ok());
+}
+
+#[test]
+fn what_has_no_effect_yet_is_said_so() {
+    let warnings = |line: &str| resolve(line, &[]).unwrap().warnings.join("\n");
+    assert_eq!(warnings("-np 1 --cache-capacity 5 x"), "");
+    let text = warnings("-np 1 --num-nccl-streams 2 x");
+    assert!(
+        text.contains("(--num-nccl-streams) has no effect yet"),
+        "{text}"
+    );
+    let text = warnings("-np 1 --log-hide-timestamp x");
+    assert_eq!(
+        text,
+        "`--log-hide-timestamp` is deprecated; write `--log-without-timestamp`"
+    );
+}
+
+#[test]
+fn options_beat_the_file_wherever_they_stand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.yaml");
+    let text = "params:\n  cycle_time_ms: 10\n  cache_capacity: 5\nlogging: {level: info}\n";
+    std::fs::write(&path, text).unwrap();
+    let path = path.display();
+    for line in [
+        format!("-np 1 --config-file {path} --cycle-time-ms 20 x"),
+        format!("-np 1 --cycle-time-ms 20 --config-file {path} x"),
+    ] {
+        let expected = [
+            "HOROVOD_CACHE_CAPACITY=5",
+            "HOROVOD_LOG_LEVEL=INFO",
+            "HOROVOD_CYCLE_TIME=20.0",
+        ];
+        assert_eq!(exported(&line), expected);
+        assert_eq!(resolve(&line, &[]).unwrap().log_level, "INFO");
+    }
+}
+
+#[test]
+fn a_bad_file_is_named() {
+    let text = refusal("-np 1 --config-file /nonexistent.yaml x");
+    assert!(
+        text.starts_with("cannot read the configuration file /nonexistent.yaml"),
+        "{text}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.yaml");
+    std::fs::write(&path, "controller: mpi\n").unwrap();
+    let line = format!("-np 1 --config-file {} x", path.display());
+    assert!(refusal(&line).contains("`controller: mpi` is not in this build"));
+    assert!(exported(&line.replace("-np", "--gloo -np")).is_empty());
+}

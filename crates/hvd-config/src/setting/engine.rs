@@ -1,0 +1,152 @@
+//! Settings of the work itself: how ranks talk, what travels together, which algorithm moves it.
+
+use super::{Group, Setting, Values, name, setting};
+
+const SEVERAL_HOSTS: &str = "jobs on several hosts";
+
+pub(super) const COMMUNICATION: Group = Group {
+    title: "Communication",
+    about: "Who moves the bytes, and how long a rank waits for another one.",
+    settings: &[
+        setting(
+            name::CONTROLLER,
+            Values::OneOf(&["gloo", "mpi"], "`gloo` or `mpi`"),
+            "gloo",
+            "Who negotiates; `gloo` is Horovod's own transport, `mpi` is not in this build.",
+        )
+        .flag("--gloo")
+        .key("controller"),
+        setting(
+            name::CPU_OPERATIONS,
+            Values::OneOf(&["gloo", "mpi", "ccl"], "`gloo`, `mpi` or `ccl`"),
+            "gloo",
+            "Who moves tensors in main memory; `mpi` and `ccl` are not in this build.",
+        )
+        .flag("--gloo")
+        .key("controller"),
+        setting(
+            name::TRANSPORT,
+            Values::OneOf(&["auto", "shm", "tcp"], "`auto`, `shm` or `tcp`"),
+            "auto",
+            "What moves tensors between ranks; `auto` takes shared memory inside one host.",
+        ),
+        setting(
+            name::TIMEOUT,
+            Values::PositiveSeconds,
+            "30",
+            "How long ranks wait for each other at init, and for a peer that makes no progress.",
+        )
+        .flag("--gloo-timeout-seconds")
+        .key("library_options.gloo_timeout_seconds"),
+    ],
+};
+
+pub(super) const OPERATIONS: Group = Group {
+    title: "Operations",
+    about: "What travels together, and what the results are.",
+    settings: &[
+        setting(
+            name::FUSION_THRESHOLD,
+            Values::Bytes,
+            "134217728",
+            "Largest sum of small tensors that travel as one; 0 turns fusion off. The option and \
+             the key count in units of 1048576 bytes.",
+        )
+        .flag("--fusion-threshold-mb")
+        .key("params.fusion_threshold_mb"),
+        setting(
+            name::CYCLE_TIME,
+            Values::Milliseconds,
+            "0",
+            "Least time between two rounds of negotiation; 0 answers as soon as a tensor is ready.",
+        )
+        .flag("--cycle-time-ms")
+        .key("params.cycle_time_ms"),
+        setting(
+            name::CACHE_CAPACITY,
+            Values::Count,
+            "1024",
+            "Number of tensors whose negotiation is remembered; 0 remembers none.",
+        )
+        .flag("--cache-capacity")
+        .key("params.cache_capacity"),
+        setting(
+            name::DISABLE_GROUP_FUSION,
+            Values::Flag,
+            "0",
+            "1 keeps the tensors of a group from being fused with others.",
+        ),
+        setting(
+            name::DYNAMIC_PROCESS_SETS,
+            Values::Flag,
+            "0",
+            "1 allows process sets to be added and removed after init.",
+        ),
+        setting(
+            name::JOIN_AVERAGE,
+            Values::OneOf(&["all", "contributors"], "`all` or `contributors`"),
+            "all",
+            "What an average is divided by while some ranks have joined: all ranks, or only those \
+             that contributed.",
+        ),
+        setting(
+            name::DETERMINISTIC,
+            Values::Flag,
+            "0",
+            "1 makes results of floating point reductions equal, bit for bit, from run to run.",
+        )
+        .comes_with("reproducible reductions"),
+        THREAD_AFFINITY,
+    ],
+};
+
+const THREAD_AFFINITY: Setting = setting(
+    name::THREAD_AFFINITY,
+    Values::Cores,
+    "",
+    "Core that the engine's thread of each process on a host is bound to, in order of local rank.",
+)
+.flag("--thread-affinity")
+.key("library_options.thread_affinity")
+.comes_with("thread binding");
+
+pub(super) const ALGORITHMS: Group = Group {
+    title: "Algorithms",
+    about: "Which algorithm moves large tensors. One that is set is left alone by autotuning.",
+    settings: &[
+        setting(
+            name::HIERARCHICAL_ALLREDUCE,
+            Values::Flag,
+            "",
+            "1 reduces inside each host first, then between hosts; 0 never does.",
+        )
+        .flag("--hierarchical-allreduce, --no-hierarchical-allreduce")
+        .key("params.hierarchical_allreduce")
+        .comes_with(SEVERAL_HOSTS),
+        setting(
+            name::HIERARCHICAL_ALLGATHER,
+            Values::Flag,
+            "",
+            "1 gathers inside each host first, then between hosts; 0 never does.",
+        )
+        .flag("--hierarchical-allgather, --no-hierarchical-allgather")
+        .key("params.hierarchical_allgather")
+        .comes_with(SEVERAL_HOSTS),
+        setting(
+            name::TORUS_ALLREDUCE,
+            Values::Flag,
+            "",
+            "1 reduces along hosts and along local ranks, both at once; 0 never does.",
+        )
+        .flag("--torus-allreduce, --no-torus-allreduce")
+        .key("params.torus_allreduce")
+        .comes_with("GPU support"),
+        setting(
+            name::ADASUM_CHUNK_SIZE,
+            Values::Bytes,
+            "1073741824",
+            "Largest piece of a tensor that Adasum sends at once over MPI.",
+        )
+        .comes_with("MPI support"),
+    ],
+};

@@ -1,0 +1,162 @@
+//! Settings of what one can see: the log, the timeline, the stall check, and autotuning with its
+//! log.
+
+use super::{Group, Values, name, setting};
+
+const TIMELINE_SUPPORT: &str = "the timeline";
+const STALL_SUPPORT: &str = "the stall check";
+const AUTOTUNE_SUPPORT: &str = "autotuning";
+
+pub(super) const LOG: Group = Group {
+    title: "Log",
+    about: "What is printed and kept.",
+    settings: &[
+        setting(
+            name::LOG_LEVEL,
+            Values::OneOf(
+                &["trace", "debug", "info", "warning", "error", "fatal"],
+                "`trace`, `debug`, `info`, `warning`, `error` or `fatal`",
+            ),
+            "warning",
+            "Least important messages that are printed.",
+        )
+        .flag("--log-level")
+        .key("logging.level"),
+        setting(
+            name::LOG_HIDE_TIME,
+            Values::Flag,
+            "0",
+            "1 leaves the time out of log lines. The key says the opposite: `true` shows it.",
+        )
+        .flag("--log-without-timestamp, --log-with-timestamp")
+        .key("logging.with_timestamp"),
+        setting(
+            name::DUMP_DIR,
+            Values::Text("a folder"),
+            "",
+            "Folder that gets a report of the engine's state when a job fails.",
+        )
+        .comes_with("reports of failed jobs"),
+    ],
+};
+
+pub(super) const TIMELINE: Group = Group {
+    title: "Timeline",
+    about: "A record of every operation, for a trace viewer. Set it alike on all ranks.",
+    settings: &[
+        setting(
+            name::TIMELINE,
+            Values::Text("a file name or `DYNAMIC`"),
+            "",
+            "File that rank 0 writes; `DYNAMIC` waits for `start_timeline()`.",
+        )
+        .flag("--timeline-filename")
+        .key("timeline.filename")
+        .comes_with(TIMELINE_SUPPORT),
+        setting(
+            name::TIMELINE_MARK_CYCLES,
+            Values::Flag,
+            "0",
+            "1 marks the beginning of each round of negotiation.",
+        )
+        .flag("--timeline-mark-cycles, --no-timeline-mark-cycles")
+        .key("timeline.mark_cycles")
+        .comes_with(TIMELINE_SUPPORT),
+    ],
+};
+
+pub(super) const STALL_CHECK: Group = Group {
+    title: "Stall check",
+    about: "Reports tensors that only some ranks have submitted.",
+    settings: &[
+        setting(
+            name::STALL_CHECK_DISABLE,
+            Values::Flag,
+            "0",
+            "1 turns the check off. The key says the opposite: `true` turns it on.",
+        )
+        .flag("--no-stall-check, --stall-check")
+        .key("stall_check.enabled")
+        .comes_with(STALL_SUPPORT),
+        setting(
+            name::STALL_CHECK_TIME,
+            Values::PositiveSeconds,
+            "60",
+            "How long a tensor waits for other ranks before this is reported.",
+        )
+        .flag("--stall-check-warning-time-seconds")
+        .key("stall_check.warning_time_seconds")
+        .comes_with(STALL_SUPPORT),
+        setting(
+            name::STALL_SHUTDOWN_TIME,
+            Values::Seconds,
+            "0",
+            "How long a tensor waits before the job is ended, not less than the time above; 0 \
+             never ends it.",
+        )
+        .flag("--stall-check-shutdown-time-seconds")
+        .key("stall_check.shutdown_time_seconds")
+        .comes_with(STALL_SUPPORT),
+    ],
+};
+
+pub(super) const AUTOTUNE: Group = Group {
+    title: "Autotuning",
+    about: "Searches for the fastest parameters while the job runs.",
+    settings: &[
+        setting(
+            name::AUTOTUNE,
+            Values::Flag,
+            "0",
+            "1 turns autotuning on. A parameter that is set is not tuned.",
+        )
+        .flag("--autotune, --no-autotune")
+        .key("autotune.enabled")
+        .comes_with(AUTOTUNE_SUPPORT),
+        setting(
+            name::AUTOTUNE_LOG,
+            Values::Text("a file name"),
+            "",
+            "Table of what was tried, comma separated; the last row is the best.",
+        )
+        .flag("--autotune-log-file")
+        .key("autotune.log_file")
+        .comes_with(AUTOTUNE_SUPPORT),
+        setting(
+            name::AUTOTUNE_WARMUP_SAMPLES,
+            Values::Count,
+            "3",
+            "Number of observations at the start that are thrown away.",
+        )
+        .flag("--autotune-warmup-samples")
+        .key("autotune.warmup_samples")
+        .comes_with(AUTOTUNE_SUPPORT),
+        setting(
+            name::AUTOTUNE_STEPS_PER_SAMPLE,
+            Values::Positive,
+            "10",
+            "Number of steps that are timed as one sample.",
+        )
+        .flag("--autotune-steps-per-sample")
+        .key("autotune.steps_per_sample")
+        .comes_with(AUTOTUNE_SUPPORT),
+        setting(
+            name::AUTOTUNE_MAX_SAMPLES,
+            Values::Count,
+            "20",
+            "Number of samples after which the search ends.",
+        )
+        .flag("--autotune-bayes-opt-max-samples")
+        .key("autotune.bayes_opt_max_samples")
+        .comes_with(AUTOTUNE_SUPPORT),
+        setting(
+            name::AUTOTUNE_NOISE,
+            Values::Fraction,
+            "0.8",
+            "How far measured speeds are believed to be off.",
+        )
+        .flag("--autotune-gaussian-process-noise")
+        .key("autotune.gaussian_process_noise")
+        .comes_with(AUTOTUNE_SUPPORT),
+    ],
+};

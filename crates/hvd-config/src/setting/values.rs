@@ -1,0 +1,117 @@
+//! What a setting may be: the one check of a text, whether it comes from the environment, from an
+//! option or from a file, and the words that say what would have been right.
+
+/// Kinds of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// On or off; see [`parse_flag`].
+    Flag,
+    /// A whole number.
+    Count,
+    /// A whole number that must not be 0.
+    Positive,
+    /// A whole number of seconds.
+    Seconds,
+    /// A whole number of seconds that must not be 0.
+    PositiveSeconds,
+    /// A whole number of bytes.
+    Bytes,
+    /// Milliseconds, up to an hour.
+    Milliseconds,
+    /// A number from 0 to 1.
+    Fraction,
+    /// A port of TCP.
+    Port,
+    /// A list of processor cores.
+    Cores,
+    /// One of some words, upper or lower case, and those words in a sentence.
+    OneOf(&'static [&'static str], &'static str),
+    /// Any text; the word says what it stands for.
+    Text(&'static str),
+}
+
+impl Values {
+    /// What a value looks like, as the end of a sentence: `is not {expected}`.
+    pub const fn expected(self) -> &'static str {
+        match self {
+            Self::Flag => "0 or 1",
+            Self::Count => "a whole number, 0 or more",
+            Self::Positive => "a whole number, 1 or more",
+            Self::Seconds => "a number of seconds, 0 or more",
+            Self::PositiveSeconds => "a number of seconds, 1 or more",
+            Self::Bytes => "a number of bytes, 0 or more",
+            Self::Milliseconds => "a number of milliseconds, 0 or more",
+            Self::Fraction => "a number from 0 to 1",
+            Self::Port => "a port number",
+            Self::Cores => "a list of core numbers such as `0,2,4`",
+            Self::OneOf(_, words) => words,
+            Self::Text(what) => what,
+        }
+    }
+
+    /// Whether a text is a value.
+    pub fn accept(self, text: &str) -> bool {
+        let text = text.trim();
+        let number = |text: &str| text.parse::<f64>().unwrap_or(f64::NAN);
+        match self {
+            Self::Flag => parse_flag(text).is_some(),
+            Self::Count | Self::Seconds => text.parse::<u32>().is_ok(),
+            Self::Positive | Self::PositiveSeconds => {
+                text.parse::<u32>().is_ok_and(|value| value > 0)
+            }
+            Self::Bytes => text.parse::<u64>().is_ok(),
+            Self::Milliseconds => (0.0..=3_600_000.0).contains(&number(text)),
+            Self::Fraction => (0.0..=1.0).contains(&number(text)),
+            Self::Port => text.parse::<u16>().is_ok(),
+            Self::Cores => parse_cores(text).is_some(),
+            Self::OneOf(words, _) => words.iter().any(|word| word.eq_ignore_ascii_case(text)),
+            Self::Text(_) => true,
+        }
+    }
+}
+
+/// On or off.
+pub(crate) fn parse_flag(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" => Some(true),
+        "0" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Core numbers with commas between them.
+pub(crate) fn parse_cores(text: &str) -> Option<Vec<usize>> {
+    text.split(',')
+        .map(|core| core.trim().parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_tells_sense_from_garbage() {
+        let word = Values::OneOf(&["auto", "tcp"], "`auto` or `tcp`");
+        for (values, right, wrong) in [
+            (Values::Flag, "0 1 true False", "2 yes -1"),
+            (Values::Count, "0 7", "-1 1.5 x 4294967296"),
+            (Values::Positive, "1", "0 -1 x"),
+            (Values::Seconds, "0 60", "-1 1m"),
+            (Values::PositiveSeconds, "60", "0 soon"),
+            (Values::Bytes, "0 134217728 8589934592", "1MB -1"),
+            (Values::Milliseconds, "0 0.5 20", "-1 NaN inf 1e9"),
+            (Values::Fraction, "0 0.8 1", "1.01 -0.1 NaN"),
+            (Values::Port, "4321", "70000 -1"),
+            (Values::Cores, "0 0,2,4", "0,,1 a -1 0-3"),
+            (word, "auto TCP", "pigeon"),
+        ] {
+            for text in right.split(' ') {
+                assert!(values.accept(text), "{values:?} {text}");
+            }
+            for text in wrong.split(' ') {
+                assert!(!values.accept(text), "{values:?} {text}");
+            }
+        }
+    }
+}

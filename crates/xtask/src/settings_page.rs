@@ -1,0 +1,115 @@
+//! The reference page of the settings, made from the table in `hvd-config`. `cargo xtask docs`
+//! writes it, `cargo xtask tidy` fails when it is not what would be written.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use hvd_config::{Availability, GROUPS, Group, Setting};
+
+/// Where the page is.
+const PAGE: &str = "docs/reference/settings.md";
+
+const OPENING: &str = "\
+# Settings
+
+<!-- Written by `cargo xtask docs` from the table in crates/hvd-config/src/setting; edit that. -->
+
+A setting is an environment variable of the workers, read once at `hvd.init()`. Many can also be given to `horovodrun`, as
+an option or as a key of the YAML file of `--config-file`. An option beats the file, the file beats the environment.
+
+A value that makes no sense is an error that names the variable, never a silent zero. An empty variable counts as not
+set. Switches are `1` or `0`; `true` and `false` are understood too. A setting marked *no effect yet* is checked like the
+others and waits for the feature it is named with.
+";
+
+/// Writes the page.
+pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
+    fs::write(root.join(PAGE), page()).with_context(|| format!("cannot write {PAGE}"))
+}
+
+/// Whether the page is up to date.
+pub(crate) fn check(root: &Path) -> Option<String> {
+    let found = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+    (found != page()).then(|| format!("{PAGE} is not up to date; run `cargo xtask docs`"))
+}
+
+fn page() -> String {
+    let mut text = OPENING.to_owned();
+    for group in GROUPS {
+        table(&mut text, group);
+    }
+    text
+}
+
+fn table(text: &mut String, group: &Group) {
+    let _ = writeln!(text, "\n## {}\n\n{}\n", group.title, group.about);
+    text.push_str("| variable | option | key | values | default | meaning | availability |\n");
+    text.push_str("|---|---|---|---|---|---|---|\n");
+    for setting in group.settings {
+        text.push_str(&row(setting));
+    }
+}
+
+fn row(setting: &Setting) -> String {
+    let availability = match setting.availability {
+        Availability::Now => "now".to_owned(),
+        Availability::Later(what) => format!("no effect yet: comes with {what}"),
+    };
+    let cells = [
+        code(setting.variable),
+        setting.flag.map_or_else(String::new, codes),
+        setting.yaml.map_or_else(String::new, code),
+        setting.expected().to_owned(),
+        code(setting.default),
+        setting.meaning.to_owned(),
+        availability,
+    ];
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn code(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    format!("`{text}`")
+}
+
+fn codes(texts: &str) -> String {
+    let each: Vec<String> = texts.split(", ").map(code).collect();
+    each.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_seven_cells() {
+        for line in page().lines().filter(|line| line.starts_with('|')) {
+            assert_eq!(line.matches('|').count(), 8, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_missing_or_old_is_reported() {
+        let nowhere = Path::new("/nonexistent");
+        assert!(check(nowhere).unwrap().contains("cargo xtask docs"));
+    }
+
+    #[test]
+    fn a_row_says_everything() {
+        let setting = hvd_config::find("HOROVOD_CYCLE_TIME").unwrap();
+        let row = row(setting);
+        for part in [
+            "`HOROVOD_CYCLE_TIME`",
+            "`--cycle-time-ms`",
+            "`params.cycle_time_ms`",
+            "| `0` |",
+            "| now |",
+        ] {
+            assert!(row.contains(part), "{row}");
+        }
+    }
+}

@@ -97,6 +97,60 @@ def reducescatter(
     process_set: int,
 ) -> int: ...
 def barrier(process_set: int) -> int: ...
+def grouped_allreduce(
+    name: str | None,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    dtypes: Sequence[int],
+    shapes: Sequence[Sequence[int]],
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: int,
+) -> list[int]:
+    """Starts all or none; returns one handle for each tensor.
+
+    `name` is the final name of the group; tensor i of n is called `<name>_<i>of<n>`, counted from
+    1. Without a name the group is called `grouped_allreduce.noname.<number>`.
+    """
+
+def grouped_allgather(
+    name: str | None,
+    inputs: Sequence[int],
+    dtypes: Sequence[int],
+    shapes: Sequence[Sequence[int]],
+    process_set: int,
+) -> list[int]: ...
+def grouped_reducescatter(
+    name: str | None,
+    inputs: Sequence[int],
+    dtypes: Sequence[int],
+    shapes: Sequence[Sequence[int]],
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: int,
+) -> list[int]: ...
+def join() -> int:
+    """Has nothing more to give: waits, without the GIL, until every rank has joined, taking part
+    in what the others still reduce; returns the rank that joined last."""
+
+def add_process_set(ranks: Sequence[int]) -> int:
+    """Waits until every rank of the job has asked for the same set and returns its number.
+
+    Raises ValueError if the ranks do not agree, or the set exists or makes no sense.
+    """
+
+def remove_process_set(process_set: int) -> None:
+    """Waits until every rank has asked for it. Pending operations of the set fail."""
+
+def process_set_ids() -> list[int]: ...
+def process_set_ranks(process_set: int) -> list[int]:
+    """Global ranks, ascending; ValueError for an unknown set."""
+
+def dynamic_process_sets() -> bool:
+    """Whether HOROVOD_DYNAMIC_PROCESS_SETS was set when this process joined the job."""
+
 def poll(handle: int) -> bool:
     """Whether the operation has ended; ValueError for an unknown handle."""
 

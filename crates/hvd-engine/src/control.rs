@@ -50,9 +50,13 @@ impl ControlChannel {
         }
     }
 
-    /// Puts one message into the outbox of every peer.
-    pub(crate) fn post(&mut self, encode: impl Fn(&mut Vec<u8>)) -> Result<()> {
-        for peer in &mut self.peers {
+    /// Puts one message into the outbox of each peer that is `addressed`.
+    pub(crate) fn post(
+        &mut self,
+        addressed: impl Fn(Rank) -> bool,
+        encode: impl Fn(&mut Vec<u8>),
+    ) -> Result<()> {
+        for peer in self.peers.iter_mut().filter(|peer| addressed(peer.rank)) {
             frame::append(&mut peer.outgoing, &encode).map_err(internal)?;
         }
         Ok(())

@@ -4,20 +4,22 @@
 //! is followed by another; a turn that found nothing to do ends in the transport's wait, which a
 //! submission, a message or an abort ends. No timer is involved unless a cycle time was asked for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
 use hvd_transport::{Failure, Transport, Wake};
-use hvd_types::Rank;
-use hvd_wire::{Member, Operation, Ready, Response, Verdict};
+use hvd_types::{ProcessSetId, Rank};
+use hvd_wire::{Operation, Ready, Response, SetVerdict, Verdict};
 
 use crate::control::ControlChannel;
 use crate::engine::Farewell;
-use crate::execute::{Executor, Task};
-use crate::negotiate::coordinator::Coordinator;
-use crate::negotiate::known::KnownTensors;
-use crate::queue::{Drained, Entry, Queue};
+use crate::execute::Executor;
+use crate::handle::{Completer, Outcome};
+use crate::local_set::LocalSet;
+use crate::negotiate::hub::Hub;
+use crate::process_set::ProcessSets;
+use crate::queue::{Change, Drained, Entry, Queue};
 use crate::{Error, Result};
 
 /// Everything one rank's engine thread works with.
@@ -26,13 +28,14 @@ pub(crate) struct Cycle {
     control: ControlChannel,
     queue: Arc<Queue>,
     /// On rank 0 only.
-    coordinator: Option<Coordinator>,
-    known: KnownTensors,
-    /// Submitted, announced, and not yet executed.
-    pending: HashMap<Arc<str>, Entry>,
+    hub: Option<Hub>,
+    /// The process sets this rank is in.
+    sets: BTreeMap<ProcessSetId, LocalSet>,
+    /// All process sets, as callers see them.
+    registry: Arc<ProcessSets>,
+    /// Who waits for changes of the process sets, in the order in which they were asked for.
+    changes: VecDeque<Completer>,
     executor: Executor,
-    /// The last verdict that was carried out.
-    seen: u64,
     /// Until when the coordinator has to answer a request for shutdown.
     shutdown_answer_due: Option<Instant>,
 }
@@ -50,22 +53,26 @@ impl Cycle {
     pub(crate) fn new(
         transport: Box<dyn Transport>,
         queue: Arc<Queue>,
-        coordinator: Option<Coordinator>,
+        hub: Option<Hub>,
+        registry: Arc<ProcessSets>,
     ) -> Self {
-        let size = transport.size();
         let me = transport.rank();
-        let peers = (0..size)
+        let peers = (0..transport.size())
             .map(Rank::from_index)
             .filter(|&peer| peer != me && (me == Rank::COORDINATOR || peer == Rank::COORDINATOR));
+        let global = registry.members(ProcessSetId::GLOBAL).map(|members| {
+            let id = ProcessSetId::GLOBAL;
+            (id, LocalSet::new(id, members))
+        });
         Self {
             control: ControlChannel::new(peers),
-            executor: Executor::new(size),
+            executor: Executor::new(),
             transport,
             queue,
-            coordinator,
-            known: KnownTensors::default(),
-            pending: HashMap::new(),
-            seen: 0,
+            hub,
+            sets: global.into_iter().collect(),
+            registry,
+            changes: VecDeque::new(),
             shutdown_answer_due: None,
         }
     }
@@ -80,8 +87,12 @@ impl Cycle {
             }
         };
         let unseen = self.queue.close(reason.clone());
-        for entry in self.pending.into_values().chain(unseen) {
+        let pending = self.sets.into_values().flat_map(LocalSet::into_pending);
+        for entry in pending.chain(unseen) {
             entry.complete(Err(reason.clone()));
+        }
+        for change in self.changes {
+            change.complete(Err(reason.clone()));
         }
         farewell(end, self.transport);
     }
@@ -145,41 +156,76 @@ impl Cycle {
 
     /// Tells the coordinator what was submitted here since the last turn.
     fn announce(&mut self) -> Result<bool> {
-        let Drained { entries, shutdown } = self.queue.drain();
+        let Drained {
+            entries,
+            changes,
+            shutdown,
+        } = self.queue.drain();
         let asks_for_shutdown = shutdown && self.shutdown_answer_due.is_none();
-        if entries.is_empty() && !asks_for_shutdown {
+        if entries.is_empty() && changes.is_empty() && !asks_for_shutdown {
             self.control.flush(&mut *self.transport)?;
             return Ok(false);
+        }
+        let mut messages = self.take_in(entries);
+        if asks_for_shutdown || !changes.is_empty() {
+            let global = self.message(&mut messages, ProcessSetId::GLOBAL);
+            global.shutdown = shutdown;
+            for Change { change, completer } in changes {
+                global.changes.push(change);
+                self.changes.push_back(completer);
+            }
         }
         if asks_for_shutdown {
             self.shutdown_answer_due = Some(Instant::now() + self.transport.patience());
         }
-        let mut message = Ready {
-            seen: self.seen,
-            shutdown,
-            ..Ready::default()
-        };
-        for entry in entries {
-            match self.known.number_of(&entry.request) {
-                Some(id) => message.cached.push(id),
-                None => message.requests.push(entry.request.clone()),
-            }
-            self.pending.insert(Arc::clone(&entry.request.name), entry);
+        for message in messages.into_values() {
+            self.tell(message)?;
         }
-        if let Some(coordinator) = &mut self.coordinator {
-            hear(coordinator, &*self.transport, Rank::COORDINATOR, message)?;
-        } else {
-            self.control.post(|out| message.encode(out))?;
-            self.control.flush(&mut *self.transport)?;
-        }
+        self.control.flush(&mut *self.transport)?;
         Ok(true)
+    }
+
+    /// Sorts entries into their process sets and returns what there is to announce for each.
+    fn take_in(&mut self, entries: Vec<Entry>) -> BTreeMap<ProcessSetId, Ready> {
+        let mut messages = BTreeMap::new();
+        for entry in entries {
+            let id = entry.process_set;
+            match self.sets.get_mut(&id) {
+                Some(set) => {
+                    let message = messages.entry(id).or_insert_with(|| set.announcement());
+                    set.announce(entry, message);
+                }
+                // Removed between the caller's check and now.
+                None => entry.complete(Err(Error::Removed(id))),
+            }
+        }
+        messages
+    }
+
+    fn message<'a>(
+        &self,
+        messages: &'a mut BTreeMap<ProcessSetId, Ready>,
+        id: ProcessSetId,
+    ) -> &'a mut Ready {
+        messages.entry(id).or_insert_with(|| {
+            self.sets
+                .get(&id)
+                .map_or_else(Ready::default, LocalSet::announcement)
+        })
+    }
+
+    fn tell(&mut self, message: Ready) -> Result<()> {
+        match &mut self.hub {
+            Some(hub) => hear(hub, &*self.transport, Rank::COORDINATOR, message),
+            None => self.control.post(|_| true, |out| message.encode(out)),
+        }
     }
 
     /// Reads what has arrived: the coordinator takes in what others announce, others get verdicts.
     fn listen(&mut self) -> Result<Vec<Verdict>> {
         let mut verdicts = Vec::new();
         let mut announcements = Vec::new();
-        let coordinates = self.coordinator.is_some();
+        let coordinates = self.hub.is_some();
         self.control.receive(&mut *self.transport, |peer, bytes| {
             if coordinates {
                 announcements.push((peer, Ready::decode(bytes).map_err(garbled(peer))?));
@@ -188,85 +234,114 @@ impl Cycle {
             }
             Ok(())
         })?;
-        if let Some(coordinator) = &mut self.coordinator {
+        if let Some(hub) = &mut self.hub {
             for (peer, message) in announcements {
-                hear(coordinator, &*self.transport, peer, message)?;
+                hear(hub, &*self.transport, peer, message)?;
             }
         }
         Ok(verdicts)
     }
 
-    /// On rank 0: the next verdict, after every other rank has been sent it.
-    fn decide(&mut self) -> Result<Option<Verdict>> {
-        let Some(coordinator) = &mut self.coordinator else {
-            return Ok(None);
+    /// On rank 0: the next verdicts that concern it, after all ranks have been sent theirs.
+    fn decide(&mut self) -> Result<Vec<Verdict>> {
+        let Some(hub) = &mut self.hub else {
+            return Ok(Vec::new());
         };
-        let Some(verdict) = coordinator.decide(Instant::now()) else {
-            return Ok(None);
-        };
-        self.control.post(|out| verdict.encode(out))?;
+        let mut verdicts = hub.decide(Instant::now());
+        if verdicts.is_empty() {
+            return Ok(verdicts);
+        }
+        for verdict in &verdicts {
+            let members = hub.members(verdict.process_set);
+            self.control
+                .post(|peer| members.contains(&peer), |out| verdict.encode(out))?;
+        }
         self.control.flush_all(&mut *self.transport)?;
-        Ok(Some(verdict))
+        verdicts.retain(|verdict| self.sets.contains_key(&verdict.process_set));
+        Ok(verdicts)
     }
 
     /// Does what a verdict says and returns who wants the engine to end with it, if anybody.
     fn carry_out(&mut self, verdict: Verdict) -> Result<Option<Rank>> {
-        for id in verdict.evicted {
-            self.known.forget(id);
-        }
+        let id = verdict.process_set;
+        self.set(id)?.begin(verdict.sequence, &verdict.evicted);
         for response in verdict.responses {
             match response {
-                Response::Execute(operation) => self.execute(&operation)?,
+                Response::Execute(operation) => self.execute(id, &operation)?,
                 Response::Refuse { name, reason } => {
-                    let entry = self.take(&name)?;
-                    self.queue.release(std::iter::once(&name));
-                    entry.complete(Err(Error::Mismatch(reason)));
+                    if let Some(entry) = self.set(id)?.refused(&name)? {
+                        self.queue.release(id, std::iter::once(&name));
+                        entry.complete(Err(Error::Mismatch(reason)));
+                    }
+                }
+                Response::Joined { last } => {
+                    let entry = self.set(id)?.joined()?;
+                    self.queue.release(id, std::iter::once(&entry.request.name));
+                    entry.complete(Ok(numbered(last.number())));
                 }
             }
         }
-        self.seen = verdict.sequence;
+        for change in verdict.changes {
+            self.change_sets(change);
+        }
         Ok(verdict.shutdown)
     }
 
-    fn execute(&mut self, operation: &Operation) -> Result<()> {
-        let mut tasks = Vec::with_capacity(operation.members.len());
-        for member in &operation.members {
-            tasks.push(self.task(member)?);
-        }
-        self.queue.release(tasks.iter().map(|task| &task.plan.name));
+    fn execute(&mut self, id: ProcessSetId, operation: &Operation) -> Result<()> {
+        let set = self.set(id)?;
+        let tasks = set.tasks(operation)?;
+        let members = Arc::clone(&set.members);
+        self.queue
+            .release(id, tasks.iter().map(|task| &task.plan.name));
         self.executor
-            .execute(&mut *self.transport, operation, tasks)
+            .execute(&mut *self.transport, &members, operation, tasks)
     }
 
-    /// What this rank submitted for one member of an operation.
-    fn task(&mut self, member: &Member) -> Result<Task> {
-        match member {
-            Member::Known(id) => {
-                let unknown = || Error::Internal(format!("unknown cache number {}", id.0));
-                let plan = self.known.plan(*id).ok_or_else(unknown)?;
-                let entry = self.take(&plan.name)?;
-                Ok(Task { plan, entry })
-            }
-            Member::New(plan) => {
-                let entry = self.take(&plan.name)?;
-                let plan = Arc::new(plan.clone());
-                if let Some(id) = plan.cache {
-                    self.known
-                        .remember(id, Arc::clone(&plan), entry.request.clone());
+    fn set(&mut self, id: ProcessSetId) -> Result<&mut LocalSet> {
+        let stranger = || Error::Internal(format!("a verdict on process set {id} came here"));
+        self.sets.get_mut(&id).ok_or_else(stranger)
+    }
+
+    /// Follows a change of the process sets and tells the caller who asked for it.
+    fn change_sets(&mut self, change: SetVerdict) {
+        let result = match change {
+            SetVerdict::Added { id, ranks } => {
+                let members: Arc<[Rank]> = ranks.into();
+                if members.contains(&self.transport.rank()) {
+                    let set = LocalSet::new(id, Arc::clone(&members));
+                    self.sets.insert(id, set);
                 }
-                Ok(Task { plan, entry })
+                self.registry.insert(id, members);
+                Ok(numbered(id.number()))
             }
+            SetVerdict::Removed(id) => {
+                self.registry.remove(id);
+                self.abandon(id);
+                Ok(numbered(id.number()))
+            }
+            SetVerdict::Refused(reason) => Err(Error::ProcessSet(reason)),
+        };
+        if let Some(completer) = self.changes.pop_front() {
+            completer.complete(result);
         }
     }
 
-    fn take(&mut self, name: &Arc<str>) -> Result<Entry> {
-        let missing = || Error::Internal(format!("a verdict names tensor `{name}`, not asked for"));
-        self.pending.remove(name).ok_or_else(missing)
+    /// Fails everything that was pending in a process set that is no more.
+    fn abandon(&mut self, id: ProcessSetId) {
+        for entry in self
+            .sets
+            .remove(&id)
+            .into_iter()
+            .flat_map(LocalSet::into_pending)
+        {
+            self.queue.release(id, std::iter::once(&entry.request.name));
+            entry.complete(Err(Error::Removed(id)));
+        }
     }
 
     /// Waits until there may be something to do.
     fn sleep(&mut self) -> Result<()> {
-        let due = self.coordinator.as_ref().and_then(Coordinator::due);
+        let due = self.hub.as_ref().and_then(Hub::due);
         let deadline = [due, self.shutdown_answer_due].into_iter().flatten().min();
         let wake = self.control.wait(&mut *self.transport, deadline)?;
         let expired = self
@@ -279,13 +354,15 @@ impl Cycle {
     }
 }
 
-fn hear(
-    coordinator: &mut Coordinator,
-    transport: &dyn Transport,
-    rank: Rank,
-    message: Ready,
-) -> Result<()> {
-    coordinator.hear(rank, message).map_err(|broken| {
+fn numbered(number: u32) -> Outcome {
+    Outcome {
+        number: Some(number),
+        ..Outcome::default()
+    }
+}
+
+fn hear(hub: &mut Hub, transport: &dyn Transport, rank: Rank, message: Ready) -> Result<()> {
+    hub.hear(rank, message).map_err(|broken| {
         let host = transport.host_of(rank);
         Error::Internal(format!("rank {rank} on host `{host}` {broken}"))
     })

@@ -7,12 +7,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use hvd_transport::{Failure, Transport};
-use hvd_types::Rank;
+use hvd_types::{OpKind, Rank};
+use hvd_wire::SetChange;
 
 use crate::cycle::Cycle;
+use crate::fusion::plan::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles};
-use crate::negotiate::coordinator::{Coordinator, CoordinatorOptions};
-use crate::queue::{Entry, Queue};
+use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
+use crate::negotiate::hub::Hub;
+use crate::process_set::ProcessSets;
+use crate::queue::{Change, Entry, Queue};
 use crate::submit::Submission;
 use crate::{Error, Result};
 
@@ -25,6 +29,10 @@ pub struct EngineOptions {
     pub cache_capacity: usize,
     /// Least time between two rounds of negotiation.
     pub cycle_time: Duration,
+    /// Whether tensors of different groups may travel together.
+    pub group_fusion: GroupFusion,
+    /// What an average is divided by while some ranks have joined.
+    pub join_average: JoinAverage,
 }
 
 impl Default for EngineOptions {
@@ -33,6 +41,8 @@ impl Default for EngineOptions {
             fusion_threshold: 128 << 20,
             cache_capacity: 1024,
             cycle_time: Duration::ZERO,
+            group_fusion: GroupFusion::default(),
+            join_average: JoinAverage::default(),
         }
     }
 }
@@ -50,7 +60,9 @@ pub enum Farewell {
 
 /// One rank's engine.
 pub struct Engine {
+    rank: Rank,
     size: usize,
+    process_sets: Arc<ProcessSets>,
     kind: &'static str,
     queue: Arc<Queue>,
     handles: Handles,
@@ -67,25 +79,30 @@ impl Engine {
         options: &EngineOptions,
         farewell: impl FnOnce(Farewell, Box<dyn Transport>) + Send + 'static,
     ) -> Result<Self> {
-        let (size, kind) = (transport.size(), transport.kind());
+        let (rank, size, kind) = (transport.rank(), transport.size(), transport.kind());
         let queue = Arc::new(Queue::new(transport.waker()));
-        let coordinates = transport.rank() == Rank::COORDINATOR;
-        let coordinator = coordinates.then(|| {
-            Coordinator::new(CoordinatorOptions {
+        let hub = (rank == Rank::COORDINATOR).then(|| {
+            Hub::new(CoordinatorOptions {
                 hosts,
                 fusion_threshold: options.fusion_threshold,
+                group_fusion: options.group_fusion,
+                join_average: options.join_average,
                 cache_capacity: options.cache_capacity,
                 cycle_time: options.cycle_time,
             })
         });
-        let cycle = Cycle::new(transport, Arc::clone(&queue), coordinator);
+        let process_sets = Arc::new(ProcessSets::new(size));
+        let registry = Arc::clone(&process_sets);
+        let cycle = Cycle::new(transport, Arc::clone(&queue), hub, registry);
         let thread = thread::Builder::new()
             .name("hvd-engine".to_owned())
             .spawn(move || cycle.run(farewell))
             .map_err(|error| Error::Internal(format!("cannot start the engine thread: {error}")))?;
         let thread = Mutex::new(Some(thread));
         Ok(Self {
+            rank,
             size,
+            process_sets,
             kind,
             queue,
             handles: Handles::default(),
@@ -103,29 +120,89 @@ impl Engine {
         self.kind
     }
 
+    /// The process sets there are.
+    pub fn process_sets(&self) -> &ProcessSets {
+        &self.process_sets
+    }
+
     /// Accepts an operation and returns its handle. The result comes through the handle; an error
     /// here means that nothing was started.
-    pub fn submit(&self, mut submission: Submission) -> Result<Handle> {
-        submission.check(self.size)?;
-        let handle = self.handles.reserve();
-        let request = submission.request(handle, self.size);
+    pub fn submit(&self, submission: Submission) -> Result<Handle> {
+        let (handle, entry) = self.prepare(submission)?;
+        self.start_all(vec![entry], &[handle])?;
+        Ok(handle)
+    }
+
+    /// Accepts several operations at once, all or none of them, and returns their handles. The
+    /// group is called `name`, or automatically; its members `<name>_<i>of<n>`, counted from 1.
+    pub fn submit_group(
+        &self,
+        name: Option<String>,
+        submissions: Vec<Submission>,
+    ) -> Result<Vec<Handle>> {
+        let number = self.handles.reserve().0;
+        let kind = submissions
+            .first()
+            .map_or(OpKind::Allreduce, |first| first.kind);
+        let group = name.unwrap_or_else(|| format!("grouped_{kind}.noname.{number}"));
+        let count = submissions.len();
+        let mut handles = Vec::with_capacity(count);
+        let mut entries = Vec::with_capacity(count);
+        for (index, mut submission) in submissions.into_iter().enumerate() {
+            submission.name = Some(format!("{group}_{}of{count}", index + 1));
+            submission.group = Some(group.clone());
+            match self.prepare(submission) {
+                Ok((handle, entry)) => {
+                    handles.push(handle);
+                    entries.push(entry);
+                }
+                Err(error) => {
+                    self.forget_all(&handles);
+                    return Err(error);
+                }
+            }
+        }
+        self.start_all(entries, &handles)?;
+        Ok(handles)
+    }
+
+    /// Asks for a new process set or the end of one, which all ranks must do in the same order.
+    /// The order of the ranks in a set is of no importance. The number of the set comes through the
+    /// completion.
+    pub fn change_process_sets(&self, mut change: SetChange) -> Result<Arc<Completion>> {
+        if let SetChange::Add(ranks) = &mut change {
+            ranks.sort_unstable();
+        }
         let completion = Arc::new(Completion::default());
         let completer = Completer::new(&completion);
-        let Submission {
-            source,
-            target,
-            splits,
-            ..
-        } = submission;
+        self.queue.push_change(Change { change, completer })?;
+        Ok(completion)
+    }
+
+    fn prepare(&self, mut submission: Submission) -> Result<(Handle, Entry)> {
+        let members = self.process_sets.members(submission.process_set);
+        submission.check(self.rank, members.as_deref())?;
+        let handle = self.handles.reserve();
+        let size = members.map_or(self.size, |members| members.len());
+        let request = submission.request(handle, size);
+        let completion = Arc::new(Completion::default());
+        let completer = Completer::new(&completion);
         // Known before it can complete, so that a caller who sees it complete finds it.
         self.handles.insert(handle, completion);
-        let entry = Entry::new(request, source, target, splits, completer);
-        match self.queue.push(entry) {
-            Ok(()) => Ok(handle),
-            Err(error) => {
-                self.handles.forget(handle);
-                Err(error)
-            }
+        Ok((handle, Entry::new(request, submission, completer)))
+    }
+
+    fn start_all(&self, entries: Vec<Entry>, handles: &[Handle]) -> Result<()> {
+        let result = self.queue.push(entries);
+        if result.is_err() {
+            self.forget_all(handles);
+        }
+        result
+    }
+
+    fn forget_all(&self, handles: &[Handle]) {
+        for &handle in handles {
+            self.handles.forget(handle);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hvd_transport::Failure;
-use hvd_types::Rank;
+use hvd_types::{ProcessSetId, Rank};
 
 use crate::submit::{ArgumentError, Unsupported};
 
@@ -46,6 +46,12 @@ pub enum Error {
     /// The call asks for something that is not offered.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
+    /// The operation's process set was removed while it was pending.
+    #[error("process set {0} was removed before the operation could be executed")]
+    Removed(ProcessSetId),
+    /// A process set cannot be added or removed.
+    #[error("{0}")]
+    ProcessSet(String),
     /// The ranks do not agree; the text names both sides.
     #[error("{0}")]
     Mismatch(String),
@@ -83,8 +89,10 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::NotInitialized | Self::Mismatch(_) => ErrorClass::Precondition,
-            Self::DuplicateName { .. } | Self::Argument(_) => ErrorClass::InvalidArgument,
-            Self::Unsupported(_) => ErrorClass::Aborted,
+            Self::DuplicateName { .. } | Self::Argument(_) | Self::ProcessSet(_) => {
+                ErrorClass::InvalidArgument
+            }
+            Self::Unsupported(_) | Self::Removed(_) => ErrorClass::Aborted,
             Self::ShutDown
             | Self::ShutDownBy { .. }
             | Self::PeerLost(_)

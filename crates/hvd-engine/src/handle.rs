@@ -26,6 +26,8 @@ pub struct Outcome {
     pub shape: Shape,
     /// Rows received from each rank, after an alltoall.
     pub received_splits: Vec<u64>,
+    /// The rank that joined last, after a join; the number of the set, after adding one.
+    pub number: Option<u32>,
 }
 
 /// The shared state of one operation's end.

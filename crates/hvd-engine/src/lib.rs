@@ -16,7 +16,9 @@ mod queue;
 
 mod control;
 mod cycle;
+mod local_set;
 mod negotiate;
+mod process_set;
 
 mod execute;
 mod fusion;
@@ -26,6 +28,10 @@ mod handle;
 
 pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};
+pub use fusion::plan::GroupFusion;
 pub use handle::{Completion, Handle, Outcome};
+pub use hvd_wire::SetChange;
+pub use negotiate::coordinator::JoinAverage;
+pub use process_set::ProcessSets;
 pub use submit::{ArgumentError, Submission, Unsupported};
 pub use tensor::{Buffer, Source, Target};

@@ -8,15 +8,18 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hvd_transport::Waker;
-use hvd_wire::Request;
+use hvd_types::ProcessSetId;
+use hvd_wire::{Request, SetChange};
 
 use crate::handle::{Completer, Outcome};
+use crate::submit::Submission;
 use crate::tensor::{Source, Target};
 use crate::{Error, Result};
 
 /// One operation on its way through this rank.
 #[derive(Debug)]
 pub(crate) struct Entry {
+    pub(crate) process_set: ProcessSetId,
     pub(crate) request: Request,
     pub(crate) source: Source,
     pub(crate) target: Target,
@@ -26,14 +29,16 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(
-        request: Request,
-        source: Source,
-        target: Target,
-        splits: Vec<u64>,
-        completer: Completer,
-    ) -> Self {
+    pub(crate) fn new(request: Request, submission: Submission, completer: Completer) -> Self {
+        let Submission {
+            process_set,
+            source,
+            target,
+            splits,
+            ..
+        } = submission;
         Self {
+            process_set,
             request,
             source,
             target,
@@ -43,14 +48,8 @@ impl Entry {
     }
 
     /// Takes the entry apart for execution.
-    pub(crate) fn into_parts(self) -> (Request, Source, Target, Vec<u64>, Completer) {
-        (
-            self.request,
-            self.source,
-            self.target,
-            self.splits,
-            self.completer,
-        )
+    pub(crate) fn into_parts(self) -> (Source, Target, Vec<u64>, Completer) {
+        (self.source, self.target, self.splits, self.completer)
     }
 
     /// Ends the operation without executing it.
@@ -67,10 +66,18 @@ impl Entry {
     }
 }
 
+/// A change of the process sets on its way through this rank.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) change: SetChange,
+    pub(crate) completer: Completer,
+}
+
 /// What the engine thread finds when it looks.
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
     pub(crate) entries: Vec<Entry>,
+    pub(crate) changes: Vec<Change>,
     pub(crate) shutdown: bool,
 }
 
@@ -83,8 +90,10 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    names: HashSet<Arc<str>>,
+    /// Names in flight, by process set.
+    names: HashSet<(ProcessSetId, Arc<str>)>,
     fresh: Vec<Entry>,
+    changes: Vec<Change>,
     shutdown: bool,
     /// Whether the engine thread has been woken since its last look.
     woken: bool,
@@ -100,22 +109,30 @@ impl Queue {
         }
     }
 
-    /// Accepts an operation, or says why not. Nothing is left behind by a refusal.
-    pub(crate) fn push(&self, entry: Entry) -> Result<()> {
+    /// Accepts operations, all or none of them, or says why not. Nothing is left behind by a
+    /// refusal.
+    pub(crate) fn push(&self, entries: Vec<Entry>) -> Result<()> {
         let mut state = self.lock();
-        let refusal = state.closed.clone().or_else(|| {
-            let name = &entry.request.name;
-            state.names.contains(name).then(|| Error::DuplicateName {
-                name: Arc::clone(name),
-            })
-        });
-        if let Some(error) = refusal {
+        if let Some(error) = state.refusal(&entries) {
             drop(state);
-            entry.complete(Err(error.clone()));
+            for entry in entries {
+                entry.complete(Err(error.clone()));
+            }
             return Err(error);
         }
-        state.names.insert(Arc::clone(&entry.request.name));
-        state.fresh.push(entry);
+        state.names.extend(entries.iter().map(key));
+        state.fresh.extend(entries);
+        self.wake(state);
+        Ok(())
+    }
+
+    /// Accepts a change of the process sets.
+    pub(crate) fn push_change(&self, change: Change) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(error) = state.closed.clone() {
+            return Err(error);
+        }
+        state.changes.push(change);
         self.wake(state);
         Ok(())
     }
@@ -133,15 +150,20 @@ impl Queue {
         state.woken = false;
         Drained {
             entries: std::mem::take(&mut state.fresh),
+            changes: std::mem::take(&mut state.changes),
             shutdown: state.shutdown,
         }
     }
 
     /// Frees the names of operations that begin to execute.
-    pub(crate) fn release<'a>(&self, names: impl Iterator<Item = &'a Arc<str>>) {
+    pub(crate) fn release<'a>(
+        &self,
+        process_set: ProcessSetId,
+        names: impl Iterator<Item = &'a Arc<str>>,
+    ) {
         let mut state = self.lock();
         for name in names {
-            state.names.remove(name);
+            state.names.remove(&(process_set, Arc::clone(name)));
         }
     }
 
@@ -150,6 +172,8 @@ impl Queue {
         let mut state = self.lock();
         state.closed.get_or_insert(reason);
         state.names.clear();
+        // Changes tell their callers by being dropped.
+        state.changes.clear();
         std::mem::take(&mut state.fresh)
     }
 
@@ -164,4 +188,24 @@ impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// Why entries cannot be accepted, if they cannot. Names must also differ among themselves.
+    fn refusal(&self, entries: &[Entry]) -> Option<Error> {
+        if let Some(error) = &self.closed {
+            return Some(error.clone());
+        }
+        let mut new = HashSet::new();
+        let taken = entries.iter().find(|entry| {
+            let key = key(entry);
+            self.names.contains(&key) || !new.insert(key)
+        })?;
+        let name = Arc::clone(&taken.request.name);
+        Some(Error::DuplicateName { name })
+    }
+}
+
+fn key(entry: &Entry) -> (ProcessSetId, Arc<str>) {
+    (entry.process_set, Arc::clone(&entry.request.name))
 }

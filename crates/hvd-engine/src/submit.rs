@@ -7,7 +7,10 @@ use crate::handle::Handle;
 use crate::tensor::{Source, Target};
 
 /// The name under which ranks meet at a barrier.
-pub(crate) const BARRIER_NAME: &str = "barrier.noname";
+const BARRIER_NAME: &str = "barrier.noname";
+
+/// The name under which ranks join.
+pub(crate) const JOIN_NAME: &str = "join.noname";
 
 /// One operation as a caller asks for it. Fields that an operation does not use keep their
 /// defaults from [`Submission::new`].
@@ -37,6 +40,8 @@ pub struct Submission {
     pub splits: Vec<u64>,
     /// The process set.
     pub process_set: ProcessSetId,
+    /// The group this is submitted with, by its name.
+    pub group: Option<String>,
 }
 
 /// A call that makes no sense, whatever the other ranks do.
@@ -50,14 +55,29 @@ pub enum ArgumentError {
         /// The number given.
         id: ProcessSetId,
     },
-    /// The root is no rank of the job.
-    #[error("broadcast: root rank {root} does not exist in a job of {size} ranks")]
+    /// The calling rank is not in the process set.
+    #[error("{kind}: rank {rank} is not in process set {id}; only its members may call")]
+    NotAMember {
+        /// The operation.
+        kind: OpKind,
+        /// The caller.
+        rank: Rank,
+        /// The set.
+        id: ProcessSetId,
+    },
+    /// The root is not in the process set.
+    #[error("broadcast: root rank {root} is not in process set {id}, which has {size} ranks")]
     UnknownRoot {
         /// The root given.
         root: Rank,
-        /// Ranks in the job.
+        /// The set.
+        id: ProcessSetId,
+        /// Ranks in the set.
         size: usize,
     },
+    /// Only all ranks together can join.
+    #[error("join is only possible for all ranks, not for process set {0}")]
+    JoinOnSet(ProcessSetId),
     /// The memory does not have the length that shape and type ask for.
     #[error("{kind}: a {dtype} tensor of shape {shape} does not have {bytes} bytes")]
     WrongLength {
@@ -110,12 +130,15 @@ pub enum Unsupported {
         /// The operation.
         kind: OpKind,
     },
-    /// Adaptive summation comes later.
-    #[error("{kind}: Adasum is not available in this release")]
-    Adasum {
-        /// The operation.
-        kind: OpKind,
-    },
+    /// Adasum is a formula for real numbers.
+    #[error("Adasum works on float16, bfloat16, float32 and float64 tensors, not on {0}")]
+    AdasumType(DType),
+    /// Adasum combines pairs, and pairs of pairs.
+    #[error("Adasum needs a number of ranks that is a power of two, not {0}")]
+    AdasumSize(usize),
+    /// Adasum is for all ranks.
+    #[error("Adasum is only possible for all ranks, not for process set {0}")]
+    AdasumOnSet(ProcessSetId),
 }
 
 impl Submission {
@@ -134,6 +157,7 @@ impl Submission {
             root: Rank::COORDINATOR,
             splits: Vec::new(),
             process_set: ProcessSetId::GLOBAL,
+            group: None,
         }
     }
 
@@ -149,19 +173,36 @@ impl Submission {
         }
     }
 
-    /// Checks everything that can be checked on this rank, and fills in equal splits.
-    pub(crate) fn check(&mut self, size: usize) -> crate::Result<()> {
+    /// The end of this rank's data: it takes part in what others still reduce until all have
+    /// joined.
+    pub fn join() -> Self {
+        let source = Source::owned(Vec::new());
+        let join = Self::new(OpKind::Join, DType::Uint8, Shape::new([0]), source);
+        Self {
+            name: Some(JOIN_NAME.to_owned()),
+            ..join
+        }
+    }
+
+    /// Checks everything that can be checked on the calling rank, and fills in equal splits.
+    /// `members` are those of the process set, if it exists.
+    pub(crate) fn check(&mut self, rank: Rank, members: Option<&[Rank]>) -> crate::Result<()> {
         self.check_support()?;
-        self.check_arguments(size)?;
+        let (kind, id) = (self.kind, self.process_set);
+        let members = members.ok_or(ArgumentError::UnknownProcessSet { kind, id })?;
+        if !members.contains(&rank) {
+            return Err(ArgumentError::NotAMember { kind, rank, id }.into());
+        }
+        if self.is_adasum() {
+            self.check_adasum(members.len())?;
+        }
+        self.check_arguments(members)?;
         Ok(())
     }
 
     fn check_support(&self) -> Result<(), Unsupported> {
         let kind = self.kind;
         let op = self.reduce_op;
-        if op == ReduceOp::Adasum || kind == OpKind::Adasum {
-            return Err(Unsupported::Adasum { kind });
-        }
         if kind == OpKind::Reducescatter && !matches!(op, ReduceOp::Sum | ReduceOp::Average) {
             return Err(Unsupported::ScatterReduction(op));
         }
@@ -173,26 +214,38 @@ impl Submission {
         Ok(())
     }
 
-    fn check_arguments(&mut self, size: usize) -> Result<(), ArgumentError> {
-        let kind = self.kind;
+    fn is_adasum(&self) -> bool {
+        self.kind == OpKind::Allreduce && self.reduce_op == ReduceOp::Adasum
+    }
+
+    fn check_adasum(&self, size: usize) -> Result<(), Unsupported> {
+        use DType::{Bfloat16, Float16, Float32, Float64};
         if self.process_set != ProcessSetId::GLOBAL {
-            return Err(ArgumentError::UnknownProcessSet {
-                kind,
-                id: self.process_set,
-            });
+            return Err(Unsupported::AdasumOnSet(self.process_set));
         }
-        if self.root.index() >= size {
-            return Err(ArgumentError::UnknownRoot {
-                root: self.root,
-                size,
-            });
+        if !matches!(self.dtype, Float16 | Bfloat16 | Float32 | Float64) {
+            return Err(Unsupported::AdasumType(self.dtype));
+        }
+        if !size.is_power_of_two() {
+            return Err(Unsupported::AdasumSize(size));
+        }
+        Ok(())
+    }
+
+    fn check_arguments(&mut self, members: &[Rank]) -> Result<(), ArgumentError> {
+        let (id, size) = (self.process_set, members.len());
+        if self.kind == OpKind::Join && id != ProcessSetId::GLOBAL {
+            return Err(ArgumentError::JoinOnSet(id));
+        }
+        if self.kind == OpKind::Broadcast && !members.contains(&self.root) {
+            let root = self.root;
+            return Err(ArgumentError::UnknownRoot { root, id, size });
         }
         self.check_lengths()?;
-        if kind == OpKind::Alltoall {
-            self.check_splits(size)
-        } else {
-            Ok(())
+        if self.kind == OpKind::Alltoall {
+            self.check_splits(size)?;
         }
+        Ok(())
     }
 
     fn check_lengths(&self) -> Result<(), ArgumentError> {
@@ -245,8 +298,8 @@ impl Submission {
         Ok(())
     }
 
-    /// The request that describes this to the other ranks. The average of a reducescatter is
-    /// folded into its factor, as Horovod does.
+    /// The request that describes this to the other ranks. An allreduce by Adasum is an operation
+    /// of its own, and the average of a reducescatter is folded into its factor, as in Horovod.
     pub(crate) fn request(&self, handle: Handle, size: usize) -> Request {
         let automatic = || format!("{}.noname.{}", self.kind, handle.0);
         let name = self.name.clone().unwrap_or_else(automatic);
@@ -256,9 +309,14 @@ impl Submission {
         } else {
             (self.reduce_op, self.postscale)
         };
+        let kind = if self.is_adasum() {
+            OpKind::Adasum
+        } else {
+            self.kind
+        };
         Request {
             name: name.into(),
-            kind: self.kind,
+            kind,
             dtype: self.dtype,
             shape: self.shape.clone(),
             root: self.root,
@@ -266,13 +324,14 @@ impl Submission {
             reduce_op,
             prescale: self.prescale,
             postscale,
+            group: self.group.as_deref().map(Into::into),
         }
     }
 }
 
 /// A factor that also divides by the number of ranks.
 #[expect(clippy::cast_precision_loss, reason = "ranks are counted with 32 bits")]
-pub(crate) fn averaged(factor: f64, size: usize) -> f64 {
+fn averaged(factor: f64, size: usize) -> f64 {
     factor / size as f64
 }
 
@@ -289,16 +348,28 @@ mod tests {
         submission
     }
 
+    const PAIR: [Rank; 2] = [Rank::new(0), Rank::new(1)];
+
+    /// What rank 1 of two is told, in a job with a set 1 of rank 0 alone.
+    fn check(submission: &mut Submission) -> crate::Result<()> {
+        let members = match submission.process_set.number() {
+            0 => Some(&PAIR[..]),
+            1 => Some(&PAIR[..1]),
+            _ => None,
+        };
+        submission.check(Rank::new(1), members)
+    }
+
     fn text(mut submission: Submission) -> String {
-        submission.check(2).unwrap_err().to_string()
+        check(&mut submission).unwrap_err().to_string()
     }
 
     #[test]
     fn splits_are_checked_and_filled_in() {
         let mut even = alltoall(6, &[]);
-        even.check(2).unwrap();
+        check(&mut even).unwrap();
         assert_eq!(even.splits, [3, 3]);
-        alltoall(6, &[1, 2]).check(2).unwrap();
+        check(&mut alltoall(6, &[1, 2])).unwrap();
         assert_eq!(
             text(alltoall(3, &[])),
             "alltoall: the first dimension, 3, is not divisible by the 2 ranks; pass splits"
@@ -326,11 +397,17 @@ mod tests {
         let mut stranger = tensor(OpKind::Allreduce, DType::Int8);
         stranger.process_set = ProcessSetId::new(3);
         assert_eq!(text(stranger), "allreduce: process set 3 does not exist");
+        let mut outsider = tensor(OpKind::Allgather, DType::Int8);
+        outsider.process_set = ProcessSetId::new(1);
+        assert_eq!(
+            text(outsider),
+            "allgather: rank 1 is not in process set 1; only its members may call"
+        );
         let mut rootless = tensor(OpKind::Broadcast, DType::Int8);
         rootless.root = Rank::new(2);
         assert_eq!(
             text(rootless),
-            "broadcast: root rank 2 does not exist in a job of 2 ranks"
+            "broadcast: root rank 2 is not in process set 0, which has 2 ranks"
         );
         let mut long = tensor(OpKind::Allreduce, DType::Int8);
         long.shape = Shape::new([3]);

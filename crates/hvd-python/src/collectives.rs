@@ -11,20 +11,21 @@ use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use pyo3::prelude::*;
 
 use crate::error::Result;
+use crate::handles::wait_and_forget;
 use crate::session;
 use crate::tensor::{source, target};
 
 /// A tensor as it comes from Python.
-struct Input {
+pub(crate) struct Input {
     name: Option<String>,
-    dtype: DType,
-    shape: Shape,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
     source: Source,
     process_set: ProcessSetId,
 }
 
 impl Input {
-    fn new(
+    pub(crate) fn new(
         name: Option<String>,
         address: usize,
         dtype: u8,
@@ -43,7 +44,7 @@ impl Input {
         })
     }
 
-    fn submission(self, kind: OpKind) -> Submission {
+    pub(crate) fn submission(self, kind: OpKind) -> Submission {
         let Self {
             name,
             dtype,
@@ -172,4 +173,12 @@ pub(crate) fn reducescatter(
 #[pyfunction]
 pub(crate) fn barrier(process_set: u32) -> PyResult<u64> {
     submit(Submission::barrier(ProcessSetId::new(process_set)))
+}
+
+/// Takes part in what others still reduce until every rank has joined; returns the last one.
+#[pyfunction]
+pub(crate) fn join(py: Python<'_>) -> PyResult<u32> {
+    let handle = submit(Submission::join())?;
+    let outcome = wait_and_forget(py, handle)?;
+    Ok(outcome.number.unwrap_or_default())
 }

@@ -25,6 +25,8 @@ pub(crate) enum Error {
     UnknownCode(#[from] hvd_types::UnknownCode),
     #[error("handle {0} is unknown; it was never given out or has been waited for already")]
     UnknownHandle(u64),
+    #[error("process set {0} does not exist")]
+    UnknownProcessSet(u32),
     #[error("{0} needs an initialized horovod; call hvd.init() first")]
     NotInitialized(&'static str),
     #[error(transparent)]
@@ -42,6 +44,7 @@ impl From<Error> for PyErr {
             | Error::Config(_)
             | Error::UnknownCode(_)
             | Error::UnknownHandle(_)
+            | Error::UnknownProcessSet(_)
             | Error::NotInitialized(_) => PyValueError::new_err(text),
         }
     }

@@ -54,15 +54,29 @@ pub(crate) fn poll(handle: u64) -> PyResult<bool> {
 /// Waits for an operation and forgets its handle.
 #[pyfunction]
 pub(crate) fn wait(py: Python<'_>, handle: u64) -> PyResult<Option<Output>> {
+    Ok(output(wait_and_forget(py, handle)?))
+}
+
+pub(crate) fn wait_and_forget(py: Python<'_>, handle: u64) -> PyResult<Outcome> {
     let (session, completion) = find(handle)?;
-    let result = loop {
+    let result = until_done(py, &completion)?;
+    session.engine.forget(Handle(handle));
+    Ok(result.map_err(Error::from)?)
+}
+
+/// Waits for something that has no handle.
+pub(crate) fn wait_for(py: Python<'_>, completion: &Completion) -> PyResult<Outcome> {
+    Ok(until_done(py, completion)?.map_err(Error::from)?)
+}
+
+/// Waits without the GIL; an error is a signal's exception, after which the wait may be resumed.
+fn until_done(py: Python<'_>, completion: &Completion) -> PyResult<hvd_engine::Result<Outcome>> {
+    loop {
         if let Some(result) = py.detach(|| completion.wait(SIGNAL_CHECK)) {
-            break result;
+            return Ok(result);
         }
         py.check_signals()?;
-    };
-    session.engine.forget(Handle(handle));
-    Ok(output(result.map_err(Error::from)?))
+    }
 }
 
 fn find(handle: u64) -> Result<(Arc<Session>, Arc<Completion>)> {
@@ -77,6 +91,7 @@ fn output(outcome: Outcome) -> Option<Output> {
         output,
         shape,
         received_splits,
+        ..
     } = outcome;
     let memory = output?;
     Some(Output {

@@ -11,9 +11,11 @@
 mod collectives;
 mod error;
 mod fork;
+mod groups;
 mod handles;
 mod launcher;
 mod logging;
+mod process_sets;
 mod session;
 mod tensor;
 
@@ -25,11 +27,20 @@ mod _core {
     use pyo3::types::PyDict;
 
     #[pymodule_export]
-    use super::collectives::{allgather, allreduce, alltoall, barrier, broadcast, reducescatter};
+    use super::collectives::{
+        allgather, allreduce, alltoall, barrier, broadcast, join, reducescatter,
+    };
+    #[pymodule_export]
+    use super::groups::{grouped_allgather, grouped_allreduce, grouped_reducescatter};
     #[pymodule_export]
     use super::handles::{Output, poll, wait};
     #[pymodule_export]
     use super::launcher::{run_commandline, store_get, store_put};
+    #[pymodule_export]
+    use super::process_sets::{
+        add_process_set, dynamic_process_sets, process_set_ids, process_set_ranks,
+        remove_process_set,
+    };
     #[pymodule_export]
     use super::session::{
         after_fork_in_child, cross_rank, cross_size, init, is_homogeneous, is_initialized,

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use hvd_config::{Environment, WorkerConfig};
-use hvd_engine::{Engine, EngineOptions, Farewell};
+use hvd_engine::{Engine, EngineOptions, Farewell, GroupFusion, JoinAverage};
 use hvd_transport::{Abort, Failure, Lifeline, Mesh, Transport};
-use hvd_types::Placement;
+use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
@@ -19,6 +19,7 @@ pub(crate) struct Session {
     pub(crate) engine: Engine,
     placement: Placement,
     homogeneous: bool,
+    pub(crate) dynamic_process_sets: bool,
     abort: Abort,
     /// Sockets that a forked child must not keep open; empty once they are closed.
     lifeline_sockets: Arc<Mutex<Vec<RawFd>>>,
@@ -53,6 +54,11 @@ fn join() -> Result<()> {
     }
     let config = WorkerConfig::read(&Environment::of_process())?;
     logging::install(&config);
+    if config.placement.rank == Rank::COORDINATOR {
+        for text in config.without_effect.iter().filter_map(|it| it.no_effect()) {
+            tracing::warn!("{text}");
+        }
+    }
     let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
     let mesh = hvd_transport::connect(&config, generation)?;
     let session = start(config, mesh)?;
@@ -77,9 +83,19 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
         fusion_threshold: config.fusion_threshold,
         cache_capacity: config.cache_capacity,
         cycle_time: config.cycle_time,
+        group_fusion: if config.disable_group_fusion {
+            GroupFusion::Separate
+        } else {
+            GroupFusion::Mixed
+        },
+        join_average: match config.join_average {
+            hvd_config::JoinAverage::AllRanks => JoinAverage::AllRanks,
+            hvd_config::JoinAverage::Contributors => JoinAverage::Contributors,
+        },
     };
     let placement = config.placement.clone();
     let homogeneous = is_balanced(&hosts);
+    let dynamic_process_sets = config.dynamic_process_sets;
     let lifeline_sockets = Arc::clone(&sockets);
     let farewell = move |end, transport| leave(&config, end, transport, lifeline, &sockets);
     let engine = Engine::start(transport, hosts, &options, farewell)?;
@@ -87,6 +103,7 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
         engine,
         placement,
         homogeneous,
+        dynamic_process_sets,
         abort,
         lifeline_sockets,
     })
@@ -203,7 +220,7 @@ pub(crate) fn transport() -> PyResult<&'static str> {
     Ok(known("transport()")?.engine.transport_kind())
 }
 
-fn known(question: &'static str) -> Result<Arc<Session>> {
+pub(crate) fn known(question: &'static str) -> Result<Arc<Session>> {
     current().map_err(|_| Error::NotInitialized(question))
 }
 

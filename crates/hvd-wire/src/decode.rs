@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
-use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape, UnknownCode};
+use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape, UnknownCode};
 
-use crate::message::{CacheId, Member, Operation, Ready, Request, Response, TensorPlan, Verdict};
+use crate::message::{
+    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
+    Verdict,
+};
 use crate::{Error, Result};
 
 impl Ready {
@@ -13,9 +16,11 @@ impl Ready {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader(bytes);
         let ready = Self {
+            process_set: reader.process_set()?,
             seen: reader.number()?,
             cached: reader.cache_ids()?,
             requests: reader.list(Reader::request)?,
+            changes: reader.list(Reader::set_change)?,
             shutdown: reader.flag()?,
         };
         reader.finish(ready)
@@ -27,9 +32,11 @@ impl Verdict {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader(bytes);
         let verdict = Self {
+            process_set: reader.process_set()?,
             sequence: reader.number()?,
             evicted: reader.cache_ids()?,
             responses: reader.list(Reader::response)?,
+            changes: reader.list(Reader::set_verdict)?,
             shutdown: reader.flag()?.then(|| reader.rank()).transpose()?,
         };
         reader.finish(verdict)
@@ -59,7 +66,32 @@ impl<'a> Reader<'a> {
             reduce_op: self.reduce_op()?,
             prescale: self.factor()?,
             postscale: self.factor()?,
+            group: self
+                .flag()?
+                .then(|| self.text())
+                .transpose()?
+                .map(Arc::from),
         })
+    }
+
+    fn set_change(&mut self) -> Result<SetChange> {
+        match self.byte()? {
+            0 => Ok(SetChange::Add(self.list(Self::rank)?)),
+            1 => Ok(SetChange::Remove(self.process_set()?)),
+            other => Err(unknown("change of process sets", other)),
+        }
+    }
+
+    fn set_verdict(&mut self) -> Result<SetVerdict> {
+        match self.byte()? {
+            0 => Ok(SetVerdict::Added {
+                id: self.process_set()?,
+                ranks: self.list(Self::rank)?,
+            }),
+            1 => Ok(SetVerdict::Removed(self.process_set()?)),
+            2 => Ok(SetVerdict::Refused(self.text()?.to_owned())),
+            other => Err(unknown("verdict on process sets", other)),
+        }
     }
 
     fn response(&mut self) -> Result<Response> {
@@ -69,6 +101,7 @@ impl<'a> Reader<'a> {
                 name: self.text()?.into(),
                 reason: self.text()?.to_owned(),
             }),
+            2 => Ok(Response::Joined { last: self.rank()? }),
             other => Err(unknown("response", other)),
         }
     }
@@ -81,6 +114,7 @@ impl<'a> Reader<'a> {
             prescale: self.factor()?,
             postscale: self.factor()?,
             root: self.rank()?,
+            divisor: u32::from_le_bytes(self.array()?),
             members: self.list(Self::member)?,
         })
     }
@@ -120,6 +154,10 @@ impl<'a> Reader<'a> {
 
     fn rank(&mut self) -> Result<Rank> {
         Ok(Rank::new(u32::from_le_bytes(self.array()?)))
+    }
+
+    fn process_set(&mut self) -> Result<ProcessSetId> {
+        Ok(ProcessSetId::new(u32::from_le_bytes(self.array()?)))
     }
 
     fn device(&mut self) -> Result<Device> {

@@ -1,16 +1,21 @@
 //! Messages to bytes. Field by field in the order of the types' definitions; the reverse is
 //! `decode.rs`, and a property test keeps the two in step.
 
-use hvd_types::{OpKind, Shape};
+use hvd_types::{OpKind, Rank, Shape};
 
-use crate::message::{CacheId, Member, Operation, Ready, Request, Response, TensorPlan, Verdict};
+use crate::message::{
+    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
+    Verdict,
+};
 
 impl Ready {
     /// Appends this message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.process_set.number().to_le_bytes());
         number(out, self.seen);
         cache_ids(out, &self.cached);
         list(out, &self.requests, request);
+        list(out, &self.changes, set_change);
         out.push(u8::from(self.shutdown));
     }
 }
@@ -18,12 +23,14 @@ impl Ready {
 impl Verdict {
     /// Appends this message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.process_set.number().to_le_bytes());
         number(out, self.sequence);
         cache_ids(out, &self.evicted);
         list(out, &self.responses, response);
+        list(out, &self.changes, set_verdict);
         out.push(u8::from(self.shutdown.is_some()));
         if let Some(rank) = self.shutdown {
-            out.extend(rank.number().to_le_bytes());
+            self::rank(out, rank);
         }
     }
 }
@@ -32,10 +39,45 @@ fn request(out: &mut Vec<u8>, request: &Request) {
     text(out, &request.name);
     out.extend([request.kind as u8, request.dtype as u8]);
     shape(out, &request.shape);
-    out.extend(request.root.number().to_le_bytes());
+    rank(out, request.root);
     out.extend(request.device.code().to_le_bytes());
     out.push(request.reduce_op as u8);
     factors(out, request.prescale, request.postscale);
+    out.push(u8::from(request.group.is_some()));
+    if let Some(group) = &request.group {
+        text(out, group);
+    }
+}
+
+fn set_change(out: &mut Vec<u8>, change: &SetChange) {
+    match change {
+        SetChange::Add(ranks) => {
+            out.push(0);
+            list(out, ranks, |out, &member| rank(out, member));
+        }
+        SetChange::Remove(id) => {
+            out.push(1);
+            out.extend(id.number().to_le_bytes());
+        }
+    }
+}
+
+fn set_verdict(out: &mut Vec<u8>, verdict: &SetVerdict) {
+    match verdict {
+        SetVerdict::Added { id, ranks } => {
+            out.push(0);
+            out.extend(id.number().to_le_bytes());
+            list(out, ranks, |out, &member| rank(out, member));
+        }
+        SetVerdict::Removed(id) => {
+            out.push(1);
+            out.extend(id.number().to_le_bytes());
+        }
+        SetVerdict::Refused(reason) => {
+            out.push(2);
+            text(out, reason);
+        }
+    }
 }
 
 fn response(out: &mut Vec<u8>, response: &Response) {
@@ -49,6 +91,10 @@ fn response(out: &mut Vec<u8>, response: &Response) {
             text(out, name);
             text(out, reason);
         }
+        Response::Joined { last } => {
+            out.push(2);
+            rank(out, *last);
+        }
     }
 }
 
@@ -56,7 +102,8 @@ fn operation(out: &mut Vec<u8>, operation: &Operation) {
     let kind: OpKind = operation.kind;
     out.extend([kind as u8, operation.dtype as u8, operation.reduce_op as u8]);
     factors(out, operation.prescale, operation.postscale);
-    out.extend(operation.root.number().to_le_bytes());
+    rank(out, operation.root);
+    out.extend(operation.divisor.to_le_bytes());
     list(out, &operation.members, member);
 }
 
@@ -96,6 +143,10 @@ fn shape(out: &mut Vec<u8>, shape: &Shape) {
 fn factors(out: &mut Vec<u8>, prescale: f64, postscale: f64) {
     out.extend(prescale.to_le_bytes());
     out.extend(postscale.to_le_bytes());
+}
+
+fn rank(out: &mut Vec<u8>, rank: Rank) {
+    out.extend(rank.number().to_le_bytes());
 }
 
 fn number(out: &mut Vec<u8>, value: u64) {

@@ -16,4 +16,7 @@ pub mod frame;
 mod message;
 
 pub use error::{Error, Result};
-pub use message::{CacheId, Member, Operation, Ready, Request, Response, TensorPlan, Verdict};
+pub use message::{
+    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
+    Verdict,
+};

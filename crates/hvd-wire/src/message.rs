@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
+use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 
 /// The number of an agreed description, given by the coordinator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,30 +34,67 @@ pub struct Request {
     pub prescale: f64,
     /// Factor after the reduction.
     pub postscale: f64,
+    /// The group this tensor was submitted with, by its name.
+    pub group: Option<Arc<str>>,
 }
 
-/// What a rank tells the coordinator: what became ready since the last message.
+/// What a rank tells the coordinator about one process set: what became ready there since the
+/// last message.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ready {
-    /// Sequence number of the last verdict this rank has read.
+    /// The process set all of this is about.
+    pub process_set: ProcessSetId,
+    /// Sequence number of the last verdict on this set that this rank has read.
     pub seen: u64,
     /// Tensors that were agreed before and have not changed.
     pub cached: Vec<CacheId>,
     /// Tensors that are new or have changed.
     pub requests: Vec<Request>,
+    /// Process sets this rank wants to see added or removed, in this order.
+    pub changes: Vec<SetChange>,
     /// Whether this rank wants the job's engine to shut down.
     pub shutdown: bool,
 }
 
-/// What the coordinator tells every rank. Verdicts are numbered from 1 and carried out in order.
+/// A change of the process sets, which all ranks have to ask for in the same order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetChange {
+    /// A new set of these ranks, ascending.
+    Add(Vec<Rank>),
+    /// The end of a set.
+    Remove(ProcessSetId),
+}
+
+/// What became of a change of the process sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetVerdict {
+    /// The set exists from here on.
+    Added {
+        /// Its number.
+        id: ProcessSetId,
+        /// Its members, ascending.
+        ranks: Vec<Rank>,
+    },
+    /// The set does not exist any more.
+    Removed(ProcessSetId),
+    /// Nothing has changed, for this reason.
+    Refused(String),
+}
+
+/// What the coordinator tells every member of a process set. Verdicts on a set are numbered from 1;
+/// a rank carries out all verdicts in the order in which it gets them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verdict {
+    /// The process set this is about.
+    pub process_set: ProcessSetId,
     /// Number of this verdict.
     pub sequence: u64,
     /// Descriptions to forget, before anything else is done.
     pub evicted: Vec<CacheId>,
     /// What to do, in order.
     pub responses: Vec<Response>,
+    /// What became of changes of the process sets, in order; after the responses.
+    pub changes: Vec<SetVerdict>,
     /// The rank that asked for the engine to end after this, if one did.
     pub shutdown: Option<Rank>,
 }
@@ -73,6 +110,11 @@ pub enum Response {
         name: Arc<str>,
         /// What does not agree, naming both sides.
         reason: String,
+    },
+    /// Every rank has joined.
+    Joined {
+        /// The one that came last.
+        last: Rank,
     },
 }
 
@@ -91,6 +133,8 @@ pub struct Operation {
     pub postscale: f64,
     /// The rank whose data a broadcast spreads.
     pub root: Rank,
+    /// What an average is divided by.
+    pub divisor: u32,
     /// The tensors; more than one if they were fused.
     pub members: Vec<Member>,
 }

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
-use hvd_wire::{CacheId, Member, Operation, Ready, Request, Response, TensorPlan, Verdict};
+use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
+use hvd_wire::{
+    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
+    Verdict,
+};
 use proptest::prelude::*;
 
 fn name() -> impl Strategy<Value = Arc<str>> {
@@ -43,9 +46,10 @@ prop_compose! {
     fn request()(
         name in name(), kind in kind(), dtype in dtype(), shape in shape(), root in any::<u32>(),
         device in device(), reduce_op in reduce_op(), prescale in factor(), postscale in factor(),
+        group in prop::option::of(name()),
     ) -> Request {
         let root = Rank::new(root);
-        Request { name, kind, dtype, shape, root, device, reduce_op, prescale, postscale }
+        Request { name, kind, dtype, shape, root, device, reduce_op, prescale, postscale, group }
     }
 }
 
@@ -68,11 +72,11 @@ fn member() -> impl Strategy<Value = Member> {
 prop_compose! {
     fn operation()(
         kind in kind(), dtype in dtype(), reduce_op in reduce_op(), prescale in factor(),
-        postscale in factor(), root in any::<u32>(),
+        postscale in factor(), root in any::<u32>(), divisor in any::<u32>(),
         members in prop::collection::vec(member(), 0..5),
     ) -> Operation {
         let root = Rank::new(root);
-        Operation { kind, dtype, reduce_op, prescale, postscale, root, members }
+        Operation { kind, dtype, reduce_op, prescale, postscale, root, divisor, members }
     }
 }
 
@@ -80,26 +84,54 @@ fn response() -> impl Strategy<Value = Response> {
     prop_oneof![
         operation().prop_map(Response::Execute),
         (name(), ".{0,40}").prop_map(|(name, reason)| Response::Refuse { name, reason }),
+        any::<u32>().prop_map(|last| Response::Joined {
+            last: Rank::new(last)
+        }),
+    ]
+}
+
+fn ranks() -> impl Strategy<Value = Vec<Rank>> {
+    prop::collection::vec(any::<u32>().prop_map(Rank::new), 0..6)
+}
+
+fn process_set() -> impl Strategy<Value = ProcessSetId> {
+    any::<u32>().prop_map(ProcessSetId::new)
+}
+
+fn set_change() -> impl Strategy<Value = SetChange> {
+    prop_oneof![
+        ranks().prop_map(SetChange::Add),
+        process_set().prop_map(SetChange::Remove)
+    ]
+}
+
+fn set_verdict() -> impl Strategy<Value = SetVerdict> {
+    prop_oneof![
+        (process_set(), ranks()).prop_map(|(id, ranks)| SetVerdict::Added { id, ranks }),
+        process_set().prop_map(SetVerdict::Removed),
+        ".{0,40}".prop_map(SetVerdict::Refused),
     ]
 }
 
 prop_compose! {
     fn ready()(
+        process_set in process_set(), changes in prop::collection::vec(set_change(), 0..4),
         seen in any::<u64>(), cached in cache_ids(),
         requests in prop::collection::vec(request(), 0..6), shutdown in any::<bool>(),
     ) -> Ready {
-        Ready { seen, cached, requests, shutdown }
+        Ready { process_set, seen, cached, requests, changes, shutdown }
     }
 }
 
 prop_compose! {
     fn verdict()(
+        process_set in process_set(), changes in prop::collection::vec(set_verdict(), 0..4),
         sequence in any::<u64>(), evicted in cache_ids(),
         responses in prop::collection::vec(response(), 0..6),
         shutdown in prop::option::of(any::<u32>()),
     ) -> Verdict {
         let shutdown = shutdown.map(Rank::new);
-        Verdict { sequence, evicted, responses, shutdown }
+        Verdict { process_set, sequence, evicted, responses, changes, shutdown }
     }
 }
 
@@ -151,15 +183,18 @@ fn golden_bytes_of_a_ready_message() {
         reduce_op: ReduceOp::Sum,
         prescale: 1.0,
         postscale: 0.5,
+        group: None,
     };
     let ready = Ready {
         seen: 2,
         cached: vec![CacheId(7)],
         requests: vec![request],
         shutdown: true,
+        ..Ready::default()
     };
     let expected: Vec<u8> = [
-        &2_u64.to_le_bytes()[..], // seen
+        &0_u32.to_le_bytes()[..], // the global process set
+        &2_u64.to_le_bytes(),     // seen
         &1_u32.to_le_bytes(),     // one cached number
         &7_u64.to_le_bytes(),     //
         &1_u32.to_le_bytes(),     // one request
@@ -173,6 +208,8 @@ fn golden_bytes_of_a_ready_message() {
         &[1],                     // sum
         &1.0_f64.to_le_bytes(),   // prescale
         &0.5_f64.to_le_bytes(),   // postscale
+        &[0],                     // no group
+        &0_u32.to_le_bytes(),     // no change of process sets
         &[1],                     // shutdown
     ]
     .concat();

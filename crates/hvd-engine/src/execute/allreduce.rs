@@ -5,12 +5,11 @@
 //! factor on the way out.
 
 use hvd_collectives::{Combine, Reduction, kernel};
-use hvd_types::ReduceOp;
+use hvd_types::{OpKind, ReduceOp};
 use hvd_wire::Operation;
 
 use super::{Context, Work};
 use crate::handle::Outcome;
-use crate::submit::averaged;
 
 pub(super) fn allreduce(
     context: &mut Context<'_>,
@@ -30,6 +29,7 @@ fn alone(
     operation: &Operation,
     work: Work,
 ) -> hvd_collectives::Result<Outcome> {
+    let prescale = factor_in(operation, &work);
     let Work {
         plan,
         source,
@@ -40,26 +40,12 @@ fn alone(
     let mut memory = target.into_memory(source.len());
     let bytes = memory.as_mut_slice();
     if in_place {
-        kernel::scale(operation.dtype, operation.prescale, bytes)?;
+        kernel::scale(operation.dtype, prescale, bytes)?;
     } else {
-        kernel::copy_scaled(
-            operation.dtype,
-            operation.prescale,
-            source.as_slice(),
-            bytes,
-        )?;
+        kernel::copy_scaled(operation.dtype, prescale, source.as_slice(), bytes)?;
     }
-    hvd_collectives::allreduce(
-        &mut context.comm,
-        combine(operation),
-        bytes,
-        context.workspace,
-    )?;
-    kernel::scale(
-        operation.dtype,
-        factor_out(operation, context.comm.size()),
-        bytes,
-    )?;
+    reduce(context, operation, bytes, &[source.len()])?;
+    kernel::scale(operation.dtype, factor_out(operation), bytes)?;
     Ok(Outcome {
         output: memory.into_buffer(),
         shape: plan.shape.clone(),
@@ -72,26 +58,19 @@ fn fused(
     operation: &Operation,
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
-    let total = works.iter().map(|work| work.source.len()).sum();
-    let buffer = context.fusion.bytes(total);
+    let lengths: Vec<usize> = works.iter().map(|work| work.source.len()).collect();
+    // Taken out for as long as the operation takes, because the context is used as a whole.
+    let mut memory = std::mem::take(context.fusion);
+    let buffer = memory.bytes(lengths.iter().sum());
     let mut rest = &mut buffer[..];
     for work in &works {
         let (part, after) = rest.split_at_mut(work.source.len());
-        kernel::copy_scaled(
-            operation.dtype,
-            operation.prescale,
-            work.source.as_slice(),
-            part,
-        )?;
+        let prescale = factor_in(operation, work);
+        kernel::copy_scaled(operation.dtype, prescale, work.source.as_slice(), part)?;
         rest = after;
     }
-    hvd_collectives::allreduce(
-        &mut context.comm,
-        combine(operation),
-        buffer,
-        context.workspace,
-    )?;
-    let factor = factor_out(operation, context.comm.size());
+    reduce(context, operation, buffer, &lengths)?;
+    let factor = factor_out(operation);
     let mut rest = &buffer[..];
     let mut outcomes = Vec::with_capacity(works.len());
     for Work {
@@ -115,14 +94,40 @@ fn fused(
     Ok(outcomes)
 }
 
-fn factor_out(operation: &Operation, size: usize) -> f64 {
+/// Reduces a buffer of tensors with the given lengths in bytes. Only Adasum has to know where one
+/// tensor ends and the next begins.
+fn reduce(
+    context: &mut Context<'_>,
+    operation: &Operation,
+    buffer: &mut [u8],
+    lengths: &[usize],
+) -> hvd_collectives::Result<()> {
+    let Context {
+        comm, workspace, ..
+    } = context;
+    if operation.kind == OpKind::Adasum {
+        return hvd_collectives::adasum(comm, operation.dtype, buffer, lengths, workspace);
+    }
+    hvd_collectives::allreduce(comm, combine(operation), buffer, workspace)
+}
+
+/// Neutral elements stay neutral.
+fn factor_in(operation: &Operation, work: &Work) -> f64 {
+    if work.neutral {
+        1.0
+    } else {
+        operation.prescale
+    }
+}
+
+fn factor_out(operation: &Operation) -> f64 {
     match operation.reduce_op {
-        ReduceOp::Average => averaged(operation.postscale, size),
+        ReduceOp::Average => operation.postscale / f64::from(operation.divisor),
         _ => operation.postscale,
     }
 }
 
-fn combine(operation: &Operation) -> Combine {
+pub(super) fn combine(operation: &Operation) -> Combine {
     let reduction = match operation.reduce_op {
         ReduceOp::Average | ReduceOp::Sum | ReduceOp::Adasum => Reduction::Sum,
         ReduceOp::Min => Reduction::Min,

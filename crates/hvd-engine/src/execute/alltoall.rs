@@ -30,6 +30,7 @@ fn alone(
         source,
         target,
         splits,
+        ..
     } = work;
     let row = row_bytes(&plan, operation);
     let bytes = |rows: &[u64]| -> Vec<usize> {
@@ -58,6 +59,7 @@ fn alone(
         output: memory.into_buffer(),
         shape,
         received_splits,
+        ..Outcome::default()
     })
 }
 

@@ -10,7 +10,7 @@ pub(super) fn broadcast(
     operation: &Operation,
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
-    let root = operation.root.index();
+    let root = context.position(operation.root)?;
     let mut outcomes = Vec::with_capacity(works.len());
     for Work {
         plan,

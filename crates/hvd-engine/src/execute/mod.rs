@@ -13,7 +13,7 @@ mod reducescatter;
 
 use std::sync::Arc;
 
-use hvd_collectives::{Communicator, Scratch, Workspace};
+use hvd_collectives::{Combine, Communicator, Scratch, Workspace, kernel};
 use hvd_transport::Transport;
 use hvd_types::{OpKind, Rank};
 use hvd_wire::{Operation, TensorPlan};
@@ -23,11 +23,12 @@ use crate::queue::Entry;
 use crate::tensor::{Source, Target};
 use crate::{Error, Result};
 
-/// A tensor of an agreed operation, with what this rank submitted for it.
+/// A tensor of an agreed operation, with what this rank submitted for it; nothing if this rank has
+/// joined.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) plan: Arc<TensorPlan>,
-    pub(crate) entry: Entry,
+    pub(crate) entry: Option<Entry>,
 }
 
 /// What an operation's file sees of a task.
@@ -36,6 +37,8 @@ struct Work {
     source: Source,
     target: Target,
     splits: Vec<u64>,
+    /// Whether this rank has joined, and its source holds what changes nobody's result.
+    neutral: bool,
 }
 
 /// What an operation's file works with.
@@ -48,46 +51,56 @@ struct Context<'a> {
     result: &'a mut Scratch,
 }
 
+impl Context<'_> {
+    /// Where a rank stands in the group that executes.
+    fn position(&self, rank: Rank) -> hvd_collectives::Result<usize> {
+        let members = self.comm.size();
+        let place = (0..members).find(|&index| self.comm.rank_of(index).is_ok_and(|it| it == rank));
+        let index = rank.index();
+        place.ok_or(hvd_collectives::Error::NoSuchMember { index, members })
+    }
+}
+
 /// Carries out operations, in the order in which it is told to.
 #[derive(Debug)]
 pub(crate) struct Executor {
-    members: Vec<Rank>,
     workspace: Workspace,
     fusion: Scratch,
     result: Scratch,
 }
 
 impl Executor {
-    pub(crate) fn new(size: usize) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            members: (0..size).map(Rank::from_index).collect(),
             workspace: Workspace::default(),
             fusion: Scratch::new(),
             result: Scratch::new(),
         }
     }
 
-    /// Executes one operation and completes its tasks. An error means that the ranks are no longer
+    /// Executes one operation of the given ranks and completes its tasks. An error means that the ranks are no longer
     /// in step and nothing more can be executed.
     pub(crate) fn execute(
         &mut self,
         transport: &mut dyn Transport,
+        members: &[Rank],
         operation: &Operation,
         tasks: Vec<Task>,
     ) -> Result<()> {
-        let (works, completers): (Vec<Work>, Vec<Completer>) =
-            tasks.into_iter().map(Task::split).unzip();
+        let (works, completers): (Vec<Work>, Vec<Option<Completer>>) =
+            tasks.into_iter().map(|task| task.split(operation)).unzip();
         let label = label(operation, &works);
-        match self.run(transport, operation, works) {
+        match self.run(transport, members, operation, works) {
             Ok(outcomes) => {
-                for (completer, outcome) in completers.into_iter().zip(outcomes) {
+                let done = completers.into_iter().zip(outcomes);
+                for (completer, outcome) in done.filter_map(|(to, what)| Some((to?, what))) {
                     completer.complete(Ok(outcome));
                 }
                 Ok(())
             }
             Err(failure) => {
                 let (error, fatal) = explain(label, failure);
-                for completer in completers {
+                for completer in completers.into_iter().flatten() {
                     completer.complete(Err(error.clone()));
                 }
                 if fatal { Err(error) } else { Ok(()) }
@@ -98,40 +111,64 @@ impl Executor {
     fn run(
         &mut self,
         transport: &mut dyn Transport,
+        members: &[Rank],
         operation: &Operation,
         works: Vec<Work>,
     ) -> hvd_collectives::Result<Vec<Outcome>> {
         let mut context = Context {
-            comm: Communicator::new(transport, &self.members)?,
+            comm: Communicator::new(transport, members)?,
             workspace: &mut self.workspace,
             fusion: &mut self.fusion,
             result: &mut self.result,
         };
         match operation.kind {
-            OpKind::Allreduce => allreduce::allreduce(&mut context, operation, works),
+            OpKind::Allreduce | OpKind::Adasum => {
+                allreduce::allreduce(&mut context, operation, works)
+            }
             OpKind::Allgather => allgather::allgather(&mut context, operation, works),
             OpKind::Broadcast => broadcast::broadcast(&mut context, operation, works),
             OpKind::Alltoall => alltoall::alltoall(&mut context, operation, works),
             OpKind::Reducescatter => reducescatter::reducescatter(&mut context, operation, works),
             OpKind::Barrier => barrier::barrier(&mut context),
-            // Refused when they are submitted, so no rank ever agrees on one.
-            OpKind::Adasum | OpKind::Join => Ok(Vec::new()),
+            // Has an answer of its own and is never executed.
+            OpKind::Join => Ok(Vec::new()),
         }
     }
 }
 
 impl Task {
-    fn split(self) -> (Work, Completer) {
-        let (_, source, target, splits, completer) = self.entry.into_parts();
-        (
-            Work {
-                plan: self.plan,
-                source,
-                target,
-                splits,
-            },
-            completer,
-        )
+    fn split(self, operation: &Operation) -> (Work, Option<Completer>) {
+        let plan = self.plan;
+        let Some(entry) = self.entry else {
+            return (Work::neutral(plan, operation), None);
+        };
+        let (source, target, splits, completer) = entry.into_parts();
+        let work = Work {
+            plan,
+            source,
+            target,
+            splits,
+            neutral: false,
+        };
+        (work, Some(completer))
+    }
+}
+
+impl Work {
+    /// A rank that has joined takes part with elements that change nobody's result.
+    fn neutral(plan: Arc<TensorPlan>, operation: &Operation) -> Self {
+        let elements = count(plan.shape.elements().unwrap_or(0));
+        let mut bytes = vec![0; elements.saturating_mul(operation.dtype.size())];
+        let Combine { dtype, reduction } = allreduce::combine(operation);
+        let filled = kernel::fill_neutral(dtype, reduction, &mut bytes);
+        debug_assert!(filled.is_ok(), "whole elements of a known type");
+        Self {
+            plan,
+            source: Source::owned(bytes),
+            target: Target::allocate(),
+            splits: Vec::new(),
+            neutral: true,
+        }
     }
 }
 

@@ -21,17 +21,29 @@ use crate::negotiate::agreement::Agreement;
 pub(crate) struct Agreed {
     pub(crate) agreement: Arc<Agreement>,
     pub(crate) member: Member,
+    /// What its average is divided by.
+    pub(crate) divisor: u32,
+}
+
+/// Whether tensors of different groups may travel together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GroupFusion {
+    /// They may.
+    #[default]
+    Mixed,
+    /// Only tensors of one group travel together, and others alone.
+    Separate,
 }
 
 /// Groups tensors into operations.
-pub(crate) fn fuse(tensors: Vec<Agreed>, threshold: u64) -> Vec<Operation> {
+pub(crate) fn fuse(tensors: Vec<Agreed>, threshold: u64, groups: GroupFusion) -> Vec<Operation> {
     let mut rest: VecDeque<Agreed> = tensors.into();
     let mut operations = Vec::new();
     while let Some(first) = rest.pop_front() {
-        let mut operation = first.agreement.operation();
-        operation.members.push(first.member);
+        let mut operation = first.agreement.operation(first.divisor);
+        operation.members.push(first.member.clone());
         if is_fusable(first.agreement.kind) {
-            let partners = take_partners(&first.agreement, &mut rest, threshold);
+            let partners = take_partners(&first, &mut rest, threshold, groups);
             operation.members.extend(partners);
         }
         operations.push(operation);
@@ -40,21 +52,26 @@ pub(crate) fn fuse(tensors: Vec<Agreed>, threshold: u64) -> Vec<Operation> {
 }
 
 /// Takes out of `rest` what can travel with `first`.
-fn take_partners(first: &Agreement, rest: &mut VecDeque<Agreed>, threshold: u64) -> Vec<Member> {
+fn take_partners(
+    first: &Agreed,
+    rest: &mut VecDeque<Agreed>,
+    threshold: u64,
+    groups: GroupFusion,
+) -> Vec<Member> {
     let mut partners = Vec::new();
-    let mut fused = first.bytes();
+    let mut fused = first.agreement.bytes();
     let mut jumped = 0_u64;
     let mut kept = VecDeque::new();
     while let Some(candidate) = rest.pop_front() {
         let bytes = candidate.agreement.bytes();
         let together = fused.saturating_add(bytes);
-        if together <= threshold && is_partner(first, &candidate.agreement) {
+        if together <= threshold && is_partner(first, &candidate, groups) {
             fused = together;
             partners.push(candidate.member);
             continue;
         }
-        let ends_scan =
-            first.kind == OpKind::Allgather && candidate.agreement.kind == OpKind::Barrier;
+        let ends_scan = first.agreement.kind == OpKind::Allgather
+            && candidate.agreement.kind == OpKind::Barrier;
         jumped = jumped.saturating_add(bytes);
         kept.push_back(candidate);
         if ends_scan || fused.saturating_add(jumped) > threshold {
@@ -73,12 +90,15 @@ fn is_fusable(kind: OpKind) -> bool {
     )
 }
 
-fn is_partner(a: &Agreement, b: &Agreement) -> bool {
+fn is_partner(first: &Agreed, other: &Agreed, groups: GroupFusion) -> bool {
+    let (a, b) = (&first.agreement, &other.agreement);
     let same_kind = a.kind == b.kind && a.dtype == b.dtype && a.devices == b.devices;
     let same_reduction = a.reduce_op == b.reduce_op
+        && first.divisor == other.divisor
         && a.prescale.to_bits() == b.prescale.to_bits()
         && a.postscale.to_bits() == b.postscale.to_bits();
-    same_kind && (a.kind == OpKind::Allgather || same_reduction)
+    let may_mix = groups == GroupFusion::Mixed || (a.group.is_some() && a.group == b.group);
+    same_kind && may_mix && (a.kind == OpKind::Allgather || same_reduction)
 }
 
 #[cfg(test)]

@@ -18,21 +18,25 @@ pub(crate) struct Agreement {
     pub(crate) postscale: f64,
     pub(crate) root: Rank,
     pub(crate) shape: Shape,
-    /// First dimension on every rank, for operations in which it may differ.
+    /// First dimension of every member, for operations in which it may differ.
     pub(crate) first_dimensions: Vec<u64>,
-    /// Where each rank's memory is.
+    /// Where each member's memory is.
     pub(crate) devices: Vec<Device>,
+    /// The group it was submitted with.
+    pub(crate) group: Option<Arc<str>>,
 }
 
 impl Agreement {
-    /// The agreement in validated claims of all `size` ranks.
-    pub(crate) fn of(claims: &[Claim], size: usize) -> Option<Self> {
+    /// The agreement in validated claims of `members`, some of whom may have joined and claim
+    /// nothing.
+    pub(crate) fn of(claims: &[Claim], members: &[Rank]) -> Option<Self> {
         let request = &claims.first()?.request;
-        let mut first_dimensions = vec![0; size];
-        let mut devices = vec![Device::Cpu; size];
+        let mut first_dimensions = vec![0; members.len()];
+        let mut devices = vec![Device::Cpu; members.len()];
         for Claim { party, request } in claims {
-            first_dimensions[party.rank.index()] = request.shape.first().unwrap_or(0);
-            devices[party.rank.index()] = request.device;
+            let position = members.binary_search(&party.rank).ok()?;
+            first_dimensions[position] = request.shape.first().unwrap_or(0);
+            devices[position] = request.device;
         }
         let ragged = matches!(request.kind, OpKind::Allgather | OpKind::Alltoall);
         let shape = if ragged {
@@ -52,12 +56,13 @@ impl Agreement {
             shape,
             first_dimensions,
             devices,
+            group: request.group.clone(),
         })
     }
 
-    /// What a rank must have asked for when this was agreed.
-    pub(crate) fn request_of(&self, rank: Rank) -> Request {
-        let shape = match self.first_dimensions.get(rank.index()) {
+    /// What the member at a position must have asked for when this was agreed.
+    pub(crate) fn request_of(&self, position: usize) -> Request {
+        let shape = match self.first_dimensions.get(position) {
             Some(&first) => self.shape.with_first(first),
             None => self.shape.clone(),
         };
@@ -67,10 +72,11 @@ impl Agreement {
             dtype: self.dtype,
             shape,
             root: self.root,
-            device: self.devices[rank.index()],
+            device: self.devices[position],
             reduce_op: self.reduce_op,
             prescale: self.prescale,
             postscale: self.postscale,
+            group: self.group.clone(),
         }
     }
 
@@ -85,7 +91,7 @@ impl Agreement {
     }
 
     /// An operation on this tensor, its members yet to be filled in.
-    pub(crate) fn operation(&self) -> Operation {
+    pub(crate) fn operation(&self, divisor: u32) -> Operation {
         Operation {
             kind: self.kind,
             dtype: self.dtype,
@@ -93,6 +99,7 @@ impl Agreement {
             prescale: self.prescale,
             postscale: self.postscale,
             root: self.root,
+            divisor,
             members: Vec::new(),
         }
     }

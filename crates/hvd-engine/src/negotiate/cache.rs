@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use hvd_types::Rank;
 use hvd_wire::CacheId;
 
 use super::agreement::Agreement;
@@ -25,7 +24,7 @@ pub(crate) struct Cache {
     /// Evicted agreements with the sequence of the verdict that evicted them, oldest first.
     retired: VecDeque<(u64, CacheId)>,
     retired_agreements: HashMap<CacheId, Arc<Agreement>>,
-    /// The last verdict each rank has read.
+    /// The last verdict each member has read.
     seen: Vec<u64>,
 }
 
@@ -105,9 +104,9 @@ impl Cache {
         Some(id)
     }
 
-    /// Notes which verdict a rank has read, and drops what nobody can mean any more.
-    pub(crate) fn acknowledge(&mut self, rank: Rank, seen: u64) {
-        self.seen[rank.index()] = seen;
+    /// Notes which verdict the member at a position has read, and drops what nobody can mean any more.
+    pub(crate) fn acknowledge(&mut self, position: usize, seen: u64) {
+        self.seen[position] = seen;
         if self.retired.is_empty() {
             return;
         }
@@ -134,7 +133,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use hvd_types::{DType, Device, OpKind, ReduceOp, Shape};
+    use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
 
     use super::*;
 
@@ -150,6 +149,7 @@ mod tests {
             shape: Shape::new([1]),
             first_dimensions: vec![],
             devices: vec![Device::Cpu; 2],
+            group: None,
         })
     }
 
@@ -182,11 +182,11 @@ mod tests {
         let mut evicted = Vec::new();
         let a = cache.remember(&agreement("a"), 1, &mut evicted).unwrap();
         cache.remember(&agreement("b"), 2, &mut evicted).unwrap();
-        cache.acknowledge(Rank::new(0), 2);
+        cache.acknowledge(0, 2);
         assert_eq!(&*cache.resolve(a).unwrap().name, "a");
-        cache.acknowledge(Rank::new(1), 1);
+        cache.acknowledge(1, 1);
         assert!(cache.resolve(a).is_some());
-        cache.acknowledge(Rank::new(1), 2);
+        cache.acknowledge(1, 2);
         assert!(cache.resolve(a).is_none());
     }
 

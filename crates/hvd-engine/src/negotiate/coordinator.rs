@@ -1,34 +1,47 @@
-//! Rank 0's part of the negotiation: who is ready, do they agree, what happens next.
+//! The negotiation of one process set: who is ready, do they agree, what happens next.
 //!
 //! A pure machine: messages go in with [`Coordinator::hear`], verdicts come out of
 //! [`Coordinator::decide`]. The time is an argument and only matters if a least time between
 //! verdicts was asked for. Answers depend on nothing but the order of the messages.
 //!
-//! - `READY-1` a tensor is ready when every rank has asked for it, once each.
+//! - `READY-1` a tensor is ready when every member that has not joined has asked for it, once each.
 //! - `READY-2` tensors are answered in the order in which they became ready.
-//! - `READY-3` whatever the ranks ask for, each of them gets exactly one answer for it.
+//! - `READY-3` whatever the members ask for, each of them gets exactly one answer for it.
+//! - `JOIN-1` when the last member joins, everything still waiting is answered, then the join.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_types::{OpKind, Rank};
+use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::{CacheId, Member, Ready, Request, Response, Verdict};
 
 use super::agreement::Agreement;
 use super::cache::Cache;
 use super::validate::{Claim, Party, validate};
-use crate::fusion::plan::{Agreed, fuse};
+use crate::fusion::plan::{Agreed, GroupFusion, fuse};
 
-/// What the coordinator is told once.
-#[derive(Debug, Clone)]
+/// What all coordinators of a job are told once.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct CoordinatorOptions {
-    /// The host of every rank; its length is the size of the job.
+    /// The host of every rank of the job.
     pub(crate) hosts: Vec<String>,
     pub(crate) fusion_threshold: u64,
+    pub(crate) group_fusion: GroupFusion,
+    pub(crate) join_average: JoinAverage,
     pub(crate) cache_capacity: usize,
     /// Least time between two verdicts.
     pub(crate) cycle_time: Duration,
+}
+
+/// What an average is divided by while some ranks have joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JoinAverage {
+    /// All ranks, as if those that joined had contributed zeros.
+    #[default]
+    AllRanks,
+    /// The ranks that really contributed.
+    Contributors,
 }
 
 /// A rank broke the rules of the negotiation; the job cannot go on.
@@ -38,28 +51,39 @@ pub(crate) enum ProtocolError {
     AskedTwice(Arc<str>),
     #[error("sent the unknown cache number {}", .0.0)]
     UnknownNumber(CacheId),
-    #[error("named root rank {0}, which does not exist")]
+    #[error("named root rank {0}, which is not in the process set")]
     UnknownRoot(Rank),
+    #[error("spoke of process set {0}, which it is not in")]
+    NotAMember(ProcessSetId),
 }
 
 /// The state of the negotiation.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
-    options: CoordinatorOptions,
-    /// Tensors that some ranks have asked for.
+    id: ProcessSetId,
+    /// Ascending.
+    members: Vec<Rank>,
+    options: Arc<CoordinatorOptions>,
+    /// Tensors that some members have asked for.
     waiting: HashMap<Arc<str>, Waiting>,
-    /// Tensors that all ranks have asked for, in the order in which that came about.
+    /// Counts the tensors that were ever asked for.
+    arrivals: u64,
+    /// Tensors that all members have asked for, in the order in which that came about.
     ready: Vec<Waiting>,
+    /// Members that have nothing more to give, in the order in which they joined.
+    joined: Vec<Rank>,
+    /// The member that joined last, once all have.
+    last_joined: Option<Rank>,
     cache: Cache,
     sequence: u64,
-    /// Who asked for the end first.
-    shutdown: Option<Rank>,
     last_verdict: Option<Instant>,
 }
 
 /// Who has asked for a tensor, in the order of arrival.
 #[derive(Debug, Default)]
 struct Waiting {
+    /// When it was first asked for, in numbers of tensors.
+    arrival: u64,
     askers: Vec<(Rank, Asked)>,
 }
 
@@ -70,24 +94,30 @@ enum Asked {
 }
 
 impl Coordinator {
-    pub(crate) fn new(options: CoordinatorOptions) -> Self {
-        let cache = Cache::new(options.cache_capacity, options.hosts.len());
+    pub(crate) fn new(
+        id: ProcessSetId,
+        members: Vec<Rank>,
+        options: Arc<CoordinatorOptions>,
+    ) -> Self {
+        let cache = Cache::new(options.cache_capacity, members.len());
         Self {
+            id,
+            members,
             options,
             waiting: HashMap::new(),
+            arrivals: 0,
             ready: Vec::new(),
+            joined: Vec::new(),
+            last_joined: None,
             cache,
             sequence: 0,
-            shutdown: None,
             last_verdict: None,
         }
     }
 
-    /// Takes in what a rank has to say.
+    /// Takes in what a member has to say.
     pub(crate) fn hear(&mut self, rank: Rank, message: Ready) -> Result<(), ProtocolError> {
-        if message.shutdown {
-            self.shutdown.get_or_insert(rank);
-        }
+        let position = self.position(rank)?;
         for id in message.cached {
             let unknown = ProtocolError::UnknownNumber(id);
             let agreement = Arc::clone(self.cache.resolve(id).ok_or(unknown)?);
@@ -95,126 +125,194 @@ impl Coordinator {
             self.note(rank, name, Asked::Number(id, agreement))?;
         }
         for request in message.requests {
-            if request.root.index() >= self.options.hosts.len() {
+            if request.kind == OpKind::Join {
+                self.join(rank, request.name)?;
+                continue;
+            }
+            if request.kind == OpKind::Broadcast && !self.members.contains(&request.root) {
                 return Err(ProtocolError::UnknownRoot(request.root));
             }
             let name = Arc::clone(&request.name);
             self.note(rank, name, Asked::Request(request))?;
         }
-        self.cache.acknowledge(rank, message.seen);
+        self.cache.acknowledge(position, message.seen);
         Ok(())
     }
 
-    /// The next verdict, if there is anything to say and it is time to say it.
-    pub(crate) fn decide(&mut self, now: Instant) -> Option<Verdict> {
-        if !self.has_something_to_say() || self.due().is_some_and(|due| now < due) {
+    /// The next verdict, if there is anything to say and it is time to say it; in any case if it
+    /// is `urgent`.
+    pub(crate) fn decide(&mut self, now: Instant, urgent: bool) -> Option<Verdict> {
+        let held_back = self.due().is_some_and(|due| now < due);
+        if !urgent && (!self.has_something_to_say() || held_back) {
             return None;
         }
         self.last_verdict = Some(now);
         self.sequence += 1;
         let mut evicted = Vec::new();
-        let mut refused = Vec::new();
+        let mut responses = Vec::new();
         let mut agreed = Vec::new();
         for waiting in std::mem::take(&mut self.ready) {
             match self.judge(waiting, &mut evicted) {
                 Ok(tensor) => agreed.push(tensor),
-                Err(refusal) => refused.push(refusal),
+                Err(refusal) => responses.push(refusal),
             }
         }
         tell_evicted_in_full(&mut agreed, &evicted);
-        let operations = fuse(agreed, self.options.fusion_threshold);
-        let responses = refused
-            .into_iter()
-            .chain(operations.into_iter().map(Response::Execute))
-            .collect();
+        let options = &self.options;
+        let operations = fuse(agreed, options.fusion_threshold, options.group_fusion);
+        responses.extend(operations.into_iter().map(Response::Execute));
+        responses.extend(
+            self.last_joined
+                .take()
+                .map(|last| Response::Joined { last }),
+        );
         Some(Verdict {
+            process_set: self.id,
             sequence: self.sequence,
             evicted,
             responses,
-            shutdown: self.shutdown,
+            ..Verdict::default()
         })
     }
 
     /// When a verdict that is being held back becomes due.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let held_back = self.has_something_to_say() && self.shutdown.is_none();
-        self.last_verdict
-            .filter(|_| held_back)
-            .map(|last| last + self.options.cycle_time)
+        let last = self.last_verdict.filter(|_| self.has_something_to_say());
+        last.map(|last| last + self.options.cycle_time)
     }
 
     fn has_something_to_say(&self) -> bool {
-        self.shutdown.is_some() || !self.ready.is_empty()
+        !self.ready.is_empty() || self.last_joined.is_some()
+    }
+
+    fn position(&self, rank: Rank) -> Result<usize, ProtocolError> {
+        let stranger = |_| ProtocolError::NotAMember(self.id);
+        self.members.binary_search(&rank).map_err(stranger)
     }
 
     fn note(&mut self, rank: Rank, name: Arc<str>, asked: Asked) -> Result<(), ProtocolError> {
-        let waiting = self.waiting.entry(Arc::clone(&name)).or_default();
+        let waiting = self.waiting.entry(Arc::clone(&name)).or_insert_with(|| {
+            self.arrivals += 1;
+            let arrival = self.arrivals;
+            Waiting {
+                arrival,
+                askers: Vec::new(),
+            }
+        });
         if waiting.askers.iter().any(|&(asker, _)| asker == rank) {
             return Err(ProtocolError::AskedTwice(name));
         }
         waiting.askers.push((rank, asked));
-        if waiting.askers.len() == self.options.hosts.len() {
+        if waiting.is_ready(self.members.len(), &self.joined) {
             self.ready.extend(self.waiting.remove(&name));
         }
         Ok(())
     }
 
+    /// A member has nothing more to give; that may be what others were waiting for.
+    fn join(&mut self, rank: Rank, name: Arc<str>) -> Result<(), ProtocolError> {
+        if self.joined.contains(&rank) {
+            return Err(ProtocolError::AskedTwice(name));
+        }
+        self.joined.push(rank);
+        let (members, joined) = (self.members.len(), &self.joined);
+        let complete = |waiting: &Waiting| waiting.is_ready(members, joined);
+        let mut ready: Vec<Waiting> = self
+            .waiting
+            .extract_if(|_, waiting| complete(waiting))
+            .map(|(_, waiting)| waiting)
+            .collect();
+        ready.sort_by_key(|waiting| waiting.arrival);
+        self.ready.extend(ready);
+        if self.joined.len() == self.members.len() {
+            self.last_joined = self.joined.pop();
+            self.joined.clear();
+        }
+        Ok(())
+    }
+
     fn judge(&mut self, waiting: Waiting, evicted: &mut Vec<CacheId>) -> Result<Agreed, Response> {
-        if let Some(agreed) = self.recall(&waiting) {
+        let missing = self.members.len() - waiting.askers.len();
+        let divisor = self.divisor(waiting.askers.len());
+        if let Some(agreed) = self.recall(&waiting, missing, divisor) {
             return Ok(agreed);
         }
         let claims = self.claims(waiting);
-        let size = self.options.hosts.len();
-        let agreement = match validate(&claims, 0) {
-            Ok(()) => Agreement::of(&claims, size).map(Arc::new),
+        let agreement = match validate(&claims, missing) {
+            Ok(()) => Agreement::of(&claims, &self.members).map(Arc::new),
             Err(mismatch) => return Err(refusal(&claims, mismatch.to_string())),
         };
         let Some(agreement) = agreement else {
             return Err(refusal(&claims, "nobody asked for it".to_owned()));
         };
         let mut plan = agreement.plan();
-        if agreement.kind != OpKind::Barrier {
+        if agreement.kind != OpKind::Barrier && missing == 0 {
             plan.cache = self.cache.remember(&agreement, self.sequence, evicted);
         }
+        let member = Member::New(plan);
         Ok(Agreed {
             agreement,
-            member: Member::New(plan),
+            member,
+            divisor,
         })
     }
 
-    /// The remembered agreement, if every rank named the same one and it is still remembered.
-    fn recall(&mut self, waiting: &Waiting) -> Option<Agreed> {
+    fn divisor(&self, contributors: usize) -> u32 {
+        let count = match self.options.join_average {
+            JoinAverage::AllRanks => self.members.len(),
+            JoinAverage::Contributors => contributors,
+        };
+        Rank::from_index(count).number()
+    }
+
+    /// The remembered agreement, if every asker named the same one, it is still remembered, and it
+    /// can do without the members that did not ask.
+    fn recall(&mut self, waiting: &Waiting, missing: usize, divisor: u32) -> Option<Agreed> {
         let mut numbers = waiting.askers.iter().map(|(_, asked)| match asked {
             Asked::Number(id, agreement) => Some((*id, agreement)),
             Asked::Request(_) => None,
         });
         let (id, agreement) = numbers.next()??;
         let unanimous = numbers.all(|other| other.is_some_and(|(other, _)| other == id));
-        if !unanimous || !self.cache.is_live(id) {
+        let possible = missing == 0 || matches!(agreement.kind, OpKind::Allreduce | OpKind::Adasum);
+        if !unanimous || !possible || !self.cache.is_live(id) {
             return None;
         }
         let agreement = Arc::clone(agreement);
         self.cache.touch(id);
+        let member = Member::Known(id);
         Some(Agreed {
             agreement,
-            member: Member::Known(id),
+            member,
+            divisor,
         })
     }
 
-    /// What each rank asked for, numbers spelled out.
+    /// What each member asked for, numbers spelled out.
     fn claims(&self, waiting: Waiting) -> Vec<Claim> {
         let claim = |(rank, asked): (Rank, Asked)| {
             let host = self.options.hosts[rank.index()].clone();
             let request = match asked {
                 Asked::Request(request) => request,
-                Asked::Number(_, agreement) => agreement.request_of(rank),
+                Asked::Number(_, agreement) => {
+                    agreement.request_of(self.position(rank).unwrap_or(0))
+                }
             };
-            Claim {
-                party: Party { rank, host },
-                request,
-            }
+            let party = Party { rank, host };
+            Claim { party, request }
         };
         waiting.askers.into_iter().map(claim).collect()
+    }
+}
+
+impl Waiting {
+    /// Whether every one of `members` ranks that has not joined has asked (`READY-1`).
+    fn is_ready(&self, members: usize, joined: &[Rank]) -> bool {
+        let active = self
+            .askers
+            .iter()
+            .filter(|(rank, _)| !joined.contains(rank));
+        active.count() == members - joined.len()
     }
 }
 

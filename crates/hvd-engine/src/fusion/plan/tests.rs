@@ -25,10 +25,12 @@ fn tensor(id: u64, kind: OpKind, dtype: DType, bytes: u64) -> Agreed {
             vec![]
         },
         devices: vec![Device::Cpu; 2],
+        group: None,
     };
     Agreed {
         agreement: Arc::new(agreement),
         member: Member::Known(CacheId(id)),
+        divisor: 2,
     }
 }
 
@@ -36,7 +38,7 @@ fn tensor(id: u64, kind: OpKind, dtype: DType, bytes: u64) -> Agreed {
 fn plan(tensors: &[(DType, u64)]) -> Vec<Vec<u64>> {
     let numbered = (0..).zip(tensors);
     let tensors = numbered.map(|(id, &(dtype, bytes))| tensor(id, OpKind::Allreduce, dtype, bytes));
-    groups(&fuse(tensors.collect(), THRESHOLD))
+    groups(&fuse(tensors.collect(), THRESHOLD, GroupFusion::Mixed))
 }
 
 fn groups(operations: &[Operation]) -> Vec<Vec<u64>> {
@@ -82,14 +84,20 @@ fn threshold_zero_fuses_nothing() {
     let tensors = (0..3)
         .map(|id| tensor(id, OpKind::Allreduce, DType::Int8, 4))
         .collect();
-    assert_eq!(groups(&fuse(tensors, 0)), [vec![0], vec![1], vec![2]]);
+    assert_eq!(
+        groups(&fuse(tensors, 0, GroupFusion::Mixed)),
+        [vec![0], vec![1], vec![2]]
+    );
 }
 
 #[test]
 fn broadcasts_and_alltoalls_are_never_fused() {
     for kind in [OpKind::Broadcast, OpKind::Alltoall, OpKind::Barrier] {
         let tensors = (0..2).map(|id| tensor(id, kind, DType::Int8, 4)).collect();
-        assert_eq!(groups(&fuse(tensors, THRESHOLD)), [vec![0], vec![1]]);
+        assert_eq!(
+            groups(&fuse(tensors, THRESHOLD, GroupFusion::Mixed)),
+            [vec![0], vec![1]]
+        );
     }
 }
 
@@ -99,11 +107,62 @@ fn allgathers_count_the_bytes_of_all_ranks_and_stop_at_a_barrier() {
     let fused = fuse(
         vec![gather(0, 600), gather(1, 400), gather(2, 600)],
         THRESHOLD,
+        GroupFusion::Mixed,
     );
     assert_eq!(groups(&fused), [vec![0, 1], vec![2]]);
     let barrier = tensor(9, OpKind::Barrier, DType::Int8, 0);
-    let fused = fuse(vec![gather(0, 4), barrier, gather(1, 4)], THRESHOLD);
+    let fused = fuse(
+        vec![gather(0, 4), barrier, gather(1, 4)],
+        THRESHOLD,
+        GroupFusion::Mixed,
+    );
     assert_eq!(groups(&fused), [vec![0], vec![9], vec![1]]);
+}
+
+#[test]
+fn separate_groups_do_not_mix_and_single_tensors_stay_alone() {
+    let grouped = |id, group: Option<&str>| {
+        let Agreed { agreement, .. } = tensor(id, OpKind::Allreduce, DType::Int8, 4);
+        let group = group.map(Into::into);
+        let agreement = Arc::new(Agreement {
+            group,
+            ..(*agreement).clone()
+        });
+        Agreed {
+            agreement,
+            ..tensor(id, OpKind::Allreduce, DType::Int8, 4)
+        }
+    };
+    let tensors = || {
+        vec![
+            grouped(0, Some("a")),
+            grouped(1, None),
+            grouped(2, Some("a")),
+            grouped(3, Some("b")),
+            grouped(4, None),
+        ]
+    };
+    assert_eq!(
+        groups(&fuse(tensors(), THRESHOLD, GroupFusion::Separate)),
+        [vec![0, 2], vec![1], vec![3], vec![4]]
+    );
+    assert_eq!(
+        groups(&fuse(tensors(), THRESHOLD, GroupFusion::Mixed)),
+        [vec![0, 1, 2, 3, 4]]
+    );
+}
+
+#[test]
+fn averages_over_different_numbers_of_ranks_are_not_fused() {
+    let contributed = |id, divisor| Agreed {
+        divisor,
+        ..tensor(id, OpKind::Allreduce, DType::Int8, 4)
+    };
+    let tensors = vec![contributed(0, 2), contributed(1, 3), contributed(2, 2)];
+    assert_eq!(
+        groups(&fuse(tensors, THRESHOLD, GroupFusion::Mixed)),
+        [vec![0, 2], vec![1]]
+    );
 }
 
 fn arbitrary() -> impl Strategy<Value = Vec<(OpKind, DType, u64)>> {
@@ -125,7 +184,7 @@ proptest! {
             .zip(&list)
             .map(|(id, &(kind, dtype, bytes))| tensor(id, kind, dtype, bytes / 8 * 8))
             .collect();
-        let operations = fuse(tensors.clone(), THRESHOLD);
+        let operations = fuse(tensors.clone(), THRESHOLD, GroupFusion::Mixed);
 
         let mut all: Vec<u64> = groups(&operations).concat();
         all.sort_unstable();

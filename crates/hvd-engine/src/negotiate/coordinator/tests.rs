@@ -10,7 +10,14 @@ fn options(size: usize) -> CoordinatorOptions {
         fusion_threshold: 1 << 20,
         cache_capacity: 16,
         cycle_time: Duration::ZERO,
+        ..CoordinatorOptions::default()
     }
+}
+
+/// The coordinator of the global process set.
+fn coordinator(options: CoordinatorOptions) -> Coordinator {
+    let members = (0..options.hosts.len()).map(Rank::from_index).collect();
+    Coordinator::new(ProcessSetId::GLOBAL, members, Arc::new(options))
 }
 
 fn request(name: &str, elements: u64) -> Request {
@@ -24,6 +31,7 @@ fn request(name: &str, elements: u64) -> Request {
         reduce_op: ReduceOp::Sum,
         prescale: 1.0,
         postscale: 1.0,
+        group: None,
     }
 }
 
@@ -48,7 +56,7 @@ fn operations(verdict: &Verdict) -> Vec<&[Member]> {
         .iter()
         .filter_map(|response| match response {
             Response::Execute(operation) => Some(operation.members.as_slice()),
-            Response::Refuse { .. } => None,
+            _ => None,
         })
         .collect()
 }
@@ -67,31 +75,31 @@ fn round(coordinator: &mut Coordinator, size: usize, message: &Ready) -> Option<
             .hear(Rank::from_index(rank), message.clone())
             .unwrap();
     }
-    coordinator.decide(Instant::now())
+    coordinator.decide(Instant::now(), false)
 }
 
 #[test]
 fn ready_1_nothing_is_said_until_every_rank_has_asked() {
-    let mut coordinator = Coordinator::new(options(3));
+    let mut coordinator = coordinator(options(3));
     let now = Instant::now();
     for rank in 0..2 {
         coordinator
             .hear(Rank::new(rank), asks(vec![request("a", 1)]))
             .unwrap();
-        assert_eq!(coordinator.decide(now), None);
+        assert_eq!(coordinator.decide(now, false), None);
     }
     coordinator
         .hear(Rank::new(2), asks(vec![request("a", 1)]))
         .unwrap();
-    let verdict = coordinator.decide(now).unwrap();
-    assert_eq!((verdict.sequence, verdict.shutdown), (1, None));
+    let verdict = coordinator.decide(now, false).unwrap();
+    assert_eq!(verdict.sequence, 1);
     assert_eq!(told(&operations(&verdict)[0][0]), ("a", Some(1)));
-    assert_eq!(coordinator.decide(now), None, "it is said once");
+    assert_eq!(coordinator.decide(now, false), None, "it is said once");
 }
 
 #[test]
 fn ready_2_tensors_are_answered_in_the_order_they_became_ready() {
-    let mut coordinator = Coordinator::new(CoordinatorOptions {
+    let mut coordinator = coordinator(CoordinatorOptions {
         fusion_threshold: 0,
         ..options(2)
     });
@@ -100,7 +108,7 @@ fn ready_2_tensors_are_answered_in_the_order_they_became_ready() {
         .hear(Rank::new(0), asks(vec![a.clone(), b.clone(), c.clone()]))
         .unwrap();
     coordinator.hear(Rank::new(1), asks(vec![c, a, b])).unwrap();
-    let verdict = coordinator.decide(Instant::now()).unwrap();
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
     let order: Vec<&str> = operations(&verdict)
         .iter()
         .map(|members| told(&members[0]).0)
@@ -110,7 +118,7 @@ fn ready_2_tensors_are_answered_in_the_order_they_became_ready() {
 
 #[test]
 fn tensors_that_are_ready_together_are_fused() {
-    let mut coordinator = Coordinator::new(options(2));
+    let mut coordinator = coordinator(options(2));
     let both = asks(vec![request("a", 1), request("b", 2)]);
     let verdict = round(&mut coordinator, 2, &both).unwrap();
     assert_eq!(operations(&verdict).len(), 1);
@@ -119,7 +127,7 @@ fn tensors_that_are_ready_together_are_fused() {
 
 #[test]
 fn the_second_time_a_number_stands_for_the_tensor() {
-    let mut coordinator = Coordinator::new(options(2));
+    let mut coordinator = coordinator(options(2));
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
     let verdict = round(&mut coordinator, 2, &names(1, 1)).unwrap();
     assert_eq!(operations(&verdict), [[Member::Known(CacheId(1))]]);
@@ -128,7 +136,7 @@ fn the_second_time_a_number_stands_for_the_tensor() {
 
 #[test]
 fn a_changed_tensor_gets_a_new_number_and_the_old_one_is_forgotten() {
-    let mut coordinator = Coordinator::new(options(2));
+    let mut coordinator = coordinator(options(2));
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
     let verdict = round(&mut coordinator, 2, &asks(vec![request("a", 5)])).unwrap();
     assert_eq!(verdict.evicted, [CacheId(1)]);
@@ -137,13 +145,13 @@ fn a_changed_tensor_gets_a_new_number_and_the_old_one_is_forgotten() {
 
 #[test]
 fn one_rank_with_a_changed_tensor_is_an_error_for_all_and_the_next_one_works() {
-    let mut coordinator = Coordinator::new(options(2));
+    let mut coordinator = coordinator(options(2));
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
     coordinator.hear(Rank::new(0), names(1, 1)).unwrap();
     coordinator
         .hear(Rank::new(1), asks(vec![request("a", 7)]))
         .unwrap();
-    let verdict = coordinator.decide(Instant::now()).unwrap();
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
     let [Response::Refuse { name, reason }] = verdict.responses.as_slice() else {
         panic!("{verdict:?}");
     };
@@ -159,7 +167,7 @@ fn one_rank_with_a_changed_tensor_is_an_error_for_all_and_the_next_one_works() {
 
 #[test]
 fn a_number_that_crosses_its_eviction_still_means_the_same_tensor() {
-    let mut coordinator = Coordinator::new(CoordinatorOptions {
+    let mut coordinator = coordinator(CoordinatorOptions {
         cache_capacity: 1,
         ..options(2)
     });
@@ -168,13 +176,13 @@ fn a_number_that_crosses_its_eviction_still_means_the_same_tensor() {
     let verdict = round(&mut coordinator, 2, &asks(vec![request("b", 1)])).unwrap();
     assert_eq!(verdict.evicted, [CacheId(1)]);
     coordinator.hear(Rank::new(1), names(1, 1)).unwrap();
-    let verdict = coordinator.decide(Instant::now()).unwrap();
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
     assert_eq!(told(&operations(&verdict)[0][0]).0, "a");
 }
 
 #[test]
 fn a_tensor_evicted_by_a_later_one_of_the_same_verdict_is_told_in_full() {
-    let mut coordinator = Coordinator::new(CoordinatorOptions {
+    let mut coordinator = coordinator(CoordinatorOptions {
         cache_capacity: 1,
         ..options(2)
     });
@@ -194,7 +202,7 @@ fn a_tensor_evicted_by_a_later_one_of_the_same_verdict_is_told_in_full() {
 
 #[test]
 fn a_new_tensor_evicted_by_a_later_one_of_the_same_verdict_gets_no_number() {
-    let mut coordinator = Coordinator::new(CoordinatorOptions {
+    let mut coordinator = coordinator(CoordinatorOptions {
         cache_capacity: 1,
         ..options(2)
     });
@@ -209,7 +217,7 @@ fn a_new_tensor_evicted_by_a_later_one_of_the_same_verdict_gets_no_number() {
 
 #[test]
 fn ragged_gathers_remember_each_ranks_rows() {
-    let mut coordinator = Coordinator::new(options(3));
+    let mut coordinator = coordinator(options(3));
     for rank in [2, 0, 1] {
         let gather = Request {
             kind: OpKind::Allgather,
@@ -219,7 +227,7 @@ fn ragged_gathers_remember_each_ranks_rows() {
             .hear(Rank::new(rank), asks(vec![gather]))
             .unwrap();
     }
-    let verdict = coordinator.decide(Instant::now()).unwrap();
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
     let Member::New(plan) = &operations(&verdict)[0][0] else {
         panic!("{verdict:?}")
     };
@@ -231,7 +239,7 @@ fn ragged_gathers_remember_each_ranks_rows() {
 #[test]
 fn a_least_time_between_verdicts_is_kept_by_the_given_clock() {
     let cycle_time = Duration::from_millis(5);
-    let mut coordinator = Coordinator::new(CoordinatorOptions {
+    let mut coordinator = coordinator(CoordinatorOptions {
         cycle_time,
         ..options(1)
     });
@@ -239,14 +247,17 @@ fn a_least_time_between_verdicts_is_kept_by_the_given_clock() {
     let me = Rank::new(0);
     coordinator.hear(me, asks(vec![request("a", 1)])).unwrap();
     assert!(
-        coordinator.decide(start).is_some(),
+        coordinator.decide(start, false).is_some(),
         "the first one need not wait"
     );
     coordinator.hear(me, asks(vec![request("b", 1)])).unwrap();
     assert_eq!(coordinator.due(), Some(start + cycle_time));
-    assert_eq!(coordinator.decide(start + Duration::from_millis(4)), None);
+    assert_eq!(
+        coordinator.decide(start + Duration::from_millis(4), false),
+        None
+    );
     coordinator.hear(me, asks(vec![request("c", 1)])).unwrap();
-    let verdict = coordinator.decide(start + cycle_time).unwrap();
+    let verdict = coordinator.decide(start + cycle_time, false).unwrap();
     assert_eq!(
         operations(&verdict)[0].len(),
         2,
@@ -255,25 +266,138 @@ fn a_least_time_between_verdicts_is_kept_by_the_given_clock() {
     assert_eq!(coordinator.due(), None);
 }
 
-#[test]
-fn shutdown_is_said_at_once_with_what_is_ready() {
-    let mut coordinator = Coordinator::new(options(2));
-    coordinator
-        .hear(Rank::new(1), asks(vec![request("a", 1)]))
-        .unwrap();
-    let leaving = Ready {
-        shutdown: true,
-        ..asks(vec![request("a", 1)])
+fn joins() -> Ready {
+    let request = Request {
+        kind: OpKind::Join,
+        ..request("join.noname", 0)
     };
-    coordinator.hear(Rank::new(0), leaving).unwrap();
-    let verdict = coordinator.decide(Instant::now()).unwrap();
-    assert_eq!(verdict.shutdown, Some(Rank::new(0)));
-    assert_eq!(operations(&verdict).len(), 1);
+    asks(vec![request])
+}
+
+fn executed(verdict: &Verdict) -> Vec<(Vec<&str>, u32)> {
+    verdict
+        .responses
+        .iter()
+        .filter_map(|response| match response {
+            Response::Execute(operation) => {
+                let names = operation
+                    .members
+                    .iter()
+                    .map(|member| told(member).0)
+                    .collect();
+                Some((names, operation.divisor))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_join_makes_ready_what_only_waited_for_that_rank() {
+    let mut coordinator = coordinator(CoordinatorOptions {
+        fusion_threshold: 0,
+        ..options(3)
+    });
+    for rank in [1, 2] {
+        let both = asks(vec![request("b", 1), request("a", 1)]);
+        coordinator.hear(Rank::new(rank), both).unwrap();
+    }
+    assert_eq!(coordinator.decide(Instant::now(), false), None);
+    coordinator.hear(Rank::new(0), joins()).unwrap();
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
+    assert_eq!(
+        executed(&verdict),
+        [(vec!["b"], 3), (vec!["a"], 3)],
+        "in the order of arrival"
+    );
+    assert!(verdict.responses.len() == 2, "the join itself is not over");
+    assert_eq!(told(&operations(&verdict)[0][0]).1, None, "not remembered");
+}
+
+#[test]
+fn an_average_may_be_over_the_ranks_that_contributed() {
+    let options = CoordinatorOptions {
+        join_average: JoinAverage::Contributors,
+        ..options(3)
+    };
+    let mut coordinator = coordinator(options);
+    coordinator.hear(Rank::new(0), joins()).unwrap();
+    for rank in [1, 2] {
+        coordinator
+            .hear(Rank::new(rank), asks(vec![request("a", 1)]))
+            .unwrap();
+    }
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
+    assert_eq!(executed(&verdict), [(vec!["a"], 2)]);
+}
+
+#[test]
+fn join_1_when_all_have_joined_the_last_one_is_named_and_everything_is_answered() {
+    let mut coordinator = coordinator(options(3));
+    coordinator
+        .hear(Rank::new(2), asks(vec![request("left over", 1)]))
+        .unwrap();
+    for rank in [2, 0, 1] {
+        assert_eq!(coordinator.decide(Instant::now(), false), None);
+        coordinator.hear(Rank::new(rank), joins()).unwrap();
+    }
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
+    assert_eq!(executed(&verdict).len(), 1);
+    assert_eq!(
+        verdict.responses.last(),
+        Some(&Response::Joined { last: Rank::new(1) })
+    );
+    round(&mut coordinator, 3, &asks(vec![request("after", 1)])).unwrap();
+}
+
+#[test]
+fn a_joined_rank_makes_remembered_gathers_an_error_but_not_reductions() {
+    let mut coordinator = coordinator(options(2));
+    let gather = Request {
+        kind: OpKind::Allgather,
+        ..request("g", 2)
+    };
+    round(&mut coordinator, 2, &asks(vec![request("a", 1), gather])).unwrap();
+    coordinator.hear(Rank::new(0), joins()).unwrap();
+    let message = Ready {
+        seen: 1,
+        cached: vec![CacheId(1), CacheId(2)],
+        ..Ready::default()
+    };
+    coordinator.hear(Rank::new(1), message).unwrap();
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
+    let refused = matches!(&verdict.responses[0], Response::Refuse { name, .. } if &**name == "g");
+    assert!(refused, "{verdict:?}");
+    assert_eq!(operations(&verdict), [[Member::Known(CacheId(1))]]);
+}
+
+#[test]
+fn only_members_are_waited_for_and_heard() {
+    let members = vec![Rank::new(1), Rank::new(3)];
+    let id = ProcessSetId::new(4);
+    let mut coordinator = Coordinator::new(id, members, Arc::new(options(4)));
+    for rank in [3, 1] {
+        let gather = Request {
+            kind: OpKind::Allgather,
+            ..request("g", u64::from(rank))
+        };
+        coordinator
+            .hear(Rank::new(rank), asks(vec![gather]))
+            .unwrap();
+    }
+    let verdict = coordinator.decide(Instant::now(), false).unwrap();
+    assert_eq!(verdict.process_set, id);
+    let Member::New(plan) = &operations(&verdict)[0][0] else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(plan.first_dimensions, [1, 3], "by position in the set");
+    let stranger = coordinator.hear(Rank::new(2), asks(vec![request("x", 1)]));
+    assert_eq!(stranger, Err(ProtocolError::NotAMember(id)));
 }
 
 #[test]
 fn rule_breakers_are_named() {
-    let mut coordinator = Coordinator::new(options(2));
+    let mut coordinator = coordinator(options(2));
     let me = Rank::new(1);
     coordinator.hear(me, asks(vec![request("a", 1)])).unwrap();
     let twice = coordinator.hear(me, asks(vec![request("a", 1)]));
@@ -282,7 +406,10 @@ fn rule_breakers_are_named() {
         coordinator.hear(me, names(9, 0)),
         Err(ProtocolError::UnknownNumber(CacheId(9)))
     );
-    let mut lost = request("r", 1);
+    let mut lost = Request {
+        kind: OpKind::Broadcast,
+        ..request("r", 1)
+    };
     lost.root = Rank::new(2);
     let unknown = coordinator.hear(me, asks(vec![lost]));
     assert_eq!(unknown, Err(ProtocolError::UnknownRoot(Rank::new(2))));

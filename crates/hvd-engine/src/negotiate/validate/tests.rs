@@ -15,6 +15,7 @@ fn request(kind: OpKind) -> Request {
         reduce_op: ReduceOp::Sum,
         prescale: 1.0,
         postscale: 1.0,
+        group: None,
     }
 }
 

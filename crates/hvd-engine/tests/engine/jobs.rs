@@ -3,11 +3,33 @@
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use hvd_engine::{Engine, EngineOptions, Farewell, Handle, Outcome, Result, Source, Submission};
+use hvd_engine::{
+    Engine, EngineOptions, Farewell, Handle, Outcome, Result, SetChange, Source, Submission,
+};
 use hvd_testkit::run_ranks_with;
 use hvd_transport::testing::{Wire, mesh_of};
 use hvd_transport::{Abort, Failure, Mesh};
-use hvd_types::{DType, OpKind, Rank, Shape};
+use hvd_types::{DType, OpKind, ProcessSetId, Rank, Shape};
+
+/// Makes tests, over every wire, of functions that take one.
+macro_rules! over_every_wire {
+    ($($test:ident),+ $(,)?) => {
+        over_every_wire!(@wire memory, Memory, $($test),+);
+        over_every_wire!(@wire shared_memory, SharedMemory, $($test),+);
+        over_every_wire!(@wire tcp, Tcp, $($test),+);
+    };
+    (@wire $module:ident, $wire:ident, $($test:ident),+) => {
+        mod $module {
+            use hvd_transport::testing::Wire;
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(Wire::$wire);
+                }
+            )+
+        }
+    };
+}
 
 /// One rank of a job.
 #[derive(Debug)]
@@ -27,6 +49,15 @@ impl Job {
         completion
             .wait(hvd_testkit::DEADLINE)
             .expect("completion before the deadline")
+    }
+
+    /// Asks for a change of the process sets and returns the set's number.
+    pub(crate) fn change(&self, change: SetChange) -> Result<ProcessSetId> {
+        let completion = self.engine.change_process_sets(change)?;
+        let outcome = completion
+            .wait(hvd_testkit::DEADLINE)
+            .expect("a verdict before the deadline");
+        Ok(ProcessSetId::new(outcome?.number.expect("a number")))
     }
 
     pub(crate) fn call(&self, submission: Submission) -> Result<Outcome> {
@@ -63,7 +94,12 @@ pub(crate) fn run_with<T: Send + 'static>(
 ) -> Vec<T> {
     let options = options.clone();
     run_ranks_with(mesh_of(wire, size), move |_, mesh| {
-        body(&job(mesh, &options))
+        let job = job(mesh, &options);
+        let result = body(&job);
+        // Whoever leaves ends the job for all, so nobody leaves before the others are done. It
+        // fails if the test itself has ended the job.
+        let _ = job.call(Submission::barrier(ProcessSetId::GLOBAL));
+        result
     })
 }
 

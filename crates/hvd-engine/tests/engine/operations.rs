@@ -1,20 +1,11 @@
 //! Whole engines, one per rank, each on a thread of its own, over real transports.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-
-mod jobs;
-
 use std::time::{Duration, Instant};
 
+use crate::jobs::{Job, floats, pause, run, run_until_death, run_with, source, tensor};
 use hvd_engine::{Error, Outcome, Submission};
 use hvd_transport::testing::Wire;
 use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
-use jobs::{Job, floats, pause, run, run_with, source, tensor};
 
 fn named(name: &str, values: &[f32]) -> Submission {
     Submission {
@@ -56,6 +47,37 @@ fn every_reduction_and_both_factors(wire: Wire) {
         ]
     });
     assert_eq!(results, vec![[25.0, 5.0, 2.0, 3.0, 6.0]; 2]);
+}
+
+/// Orthogonal tensors add up, equal ones are averaged, each for itself although they are fused.
+fn adasum_looks_at_each_tensor_of_a_fused_buffer(wire: Wire) {
+    run(wire, 2, |job| {
+        let adasum = |name: &str, values: &[f32]| {
+            let submission = Submission {
+                reduce_op: ReduceOp::Adasum,
+                ..named(name, values)
+            };
+            job.start(submission).unwrap()
+        };
+        for _ in 0..3 {
+            let mine = [[1.0, 0.0], [0.0, 1.0]][job.rank.index()];
+            let orthogonal = adasum("orthogonal", &mine);
+            let equal = adasum("equal", &[2.0, 2.0]);
+            assert_eq!(floats(&job.finish(orthogonal).unwrap()), [1.0, 1.0]);
+            assert_eq!(floats(&job.finish(equal).unwrap()), [2.0, 2.0]);
+        }
+    });
+    run(wire, 3, |job| {
+        let submission = Submission {
+            reduce_op: ReduceOp::Adasum,
+            ..named("x", &[1.0])
+        };
+        let error = job.start(submission).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "Adasum needs a number of ranks that is a power of two, not 3"
+        );
+    });
 }
 
 fn many_operations_in_flight_are_fused_and_all_arrive(wire: Wire) {
@@ -255,7 +277,7 @@ fn empty_and_large_tensors(wire: Wire) {
 }
 
 fn a_dead_rank_is_named_by_every_pending_and_later_call(wire: Wire) {
-    let results = jobs::run_until_death(wire, 3, Rank::new(1), |job: &Job| {
+    let results = run_until_death(wire, 3, Rank::new(1), |job: &Job| {
         let pending = job.call(named("x", &[1.0])).unwrap_err();
         let later = job.start(named("y", &[1.0])).unwrap_err();
         (pending.to_string(), later.to_string())
@@ -269,29 +291,10 @@ fn a_dead_rank_is_named_by_every_pending_and_later_call(wire: Wire) {
     }
 }
 
-/// Every test above, over every wire.
-macro_rules! over_every_wire {
-    ($($test:ident),+ $(,)?) => {
-        over_every_wire!(@wire memory, Memory, $($test),+);
-        over_every_wire!(@wire shared_memory, SharedMemory, $($test),+);
-        over_every_wire!(@wire tcp, Tcp, $($test),+);
-    };
-    (@wire $module:ident, $wire:ident, $($test:ident),+) => {
-        mod $module {
-            use hvd_transport::testing::Wire;
-            $(
-                #[test]
-                fn $test() {
-                    super::$test(Wire::$wire);
-                }
-            )+
-        }
-    };
-}
-
 over_every_wire!(
     sums_agree_on_every_rank_for_any_size,
     every_reduction_and_both_factors,
+    adasum_looks_at_each_tensor_of_a_fused_buffer,
     many_operations_in_flight_are_fused_and_all_arrive,
     allgather_joins_ragged_rows_alone_and_fused,
     broadcast_from_every_root,

@@ -1,0 +1,129 @@
+//! What this rank has under way in one process set: what it submitted and announced, and what it
+//! remembers of earlier agreements.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hvd_types::{OpKind, ProcessSetId, Rank};
+use hvd_wire::{Member, Operation, Ready, TensorPlan};
+
+use crate::execute::Task;
+use crate::negotiate::known::KnownTensors;
+use crate::queue::Entry;
+use crate::submit::JOIN_NAME;
+use crate::{Error, Result};
+
+/// One process set as a member sees it.
+#[derive(Debug)]
+pub(crate) struct LocalSet {
+    pub(crate) id: ProcessSetId,
+    /// Ascending.
+    pub(crate) members: Arc<[Rank]>,
+    known: KnownTensors,
+    /// Submitted, announced, and not yet executed.
+    pending: HashMap<Arc<str>, Entry>,
+    /// The last verdict that was carried out.
+    seen: u64,
+}
+
+impl LocalSet {
+    pub(crate) fn new(id: ProcessSetId, members: Arc<[Rank]>) -> Self {
+        Self {
+            id,
+            members,
+            known: KnownTensors::default(),
+            pending: HashMap::new(),
+            seen: 0,
+        }
+    }
+
+    /// An announcement to the coordinator, with nothing in it yet.
+    pub(crate) fn announcement(&self) -> Ready {
+        Ready {
+            process_set: self.id,
+            seen: self.seen,
+            ..Ready::default()
+        }
+    }
+
+    /// Takes an entry in and adds it to an announcement: as a number if the same was agreed
+    /// before.
+    pub(crate) fn announce(&mut self, entry: Entry, message: &mut Ready) {
+        match self.known.number_of(&entry.request) {
+            Some(id) => message.cached.push(id),
+            None => message.requests.push(entry.request.clone()),
+        }
+        self.pending.insert(Arc::clone(&entry.request.name), entry);
+    }
+
+    /// Begins to carry out a verdict: forgets what it says is to be forgotten.
+    pub(crate) fn begin(&mut self, sequence: u64, evicted: &[hvd_wire::CacheId]) {
+        self.seen = sequence;
+        for &id in evicted {
+            self.known.forget(id);
+        }
+    }
+
+    /// What this rank has for each tensor of an operation.
+    pub(crate) fn tasks(&mut self, operation: &Operation) -> Result<Vec<Task>> {
+        let kind = operation.kind;
+        operation
+            .members
+            .iter()
+            .map(|member| self.task(kind, member))
+            .collect()
+    }
+
+    fn task(&mut self, kind: OpKind, member: &Member) -> Result<Task> {
+        let plan = match member {
+            Member::Known(id) => {
+                let unknown = || Error::Internal(format!("unknown cache number {}", id.0));
+                self.known.plan(*id).ok_or_else(unknown)?
+            }
+            Member::New(plan) => Arc::new(plan.clone()),
+        };
+        let entry = self.pending.remove(&plan.name);
+        match &entry {
+            Some(entry) => self.remember(&plan, entry),
+            None if self.has_joined() && matches!(kind, OpKind::Allreduce | OpKind::Adasum) => {}
+            None => return Err(not_asked_for(&plan.name)),
+        }
+        Ok(Task { plan, entry })
+    }
+
+    fn remember(&mut self, plan: &Arc<TensorPlan>, entry: &Entry) {
+        if let Some(id) = plan.cache {
+            self.known
+                .remember(id, Arc::clone(plan), entry.request.clone());
+        }
+    }
+
+    /// The entry of a tensor that cannot be executed; none if this rank has joined.
+    pub(crate) fn refused(&mut self, name: &Arc<str>) -> Result<Option<Entry>> {
+        match self.pending.remove(name) {
+            None if !self.has_joined() => Err(not_asked_for(name)),
+            entry => Ok(entry),
+        }
+    }
+
+    /// The entry of the join, which is over.
+    pub(crate) fn joined(&mut self) -> Result<Entry> {
+        let missing = || not_asked_for(&JOIN_NAME.into());
+        self.pending.remove(JOIN_NAME).ok_or_else(missing)
+    }
+
+    /// Everything that is pending, when the set or the engine ends.
+    pub(crate) fn into_pending(self) -> impl Iterator<Item = Entry> {
+        self.pending.into_values()
+    }
+
+    fn has_joined(&self) -> bool {
+        self.pending.contains_key(JOIN_NAME)
+    }
+}
+
+fn not_asked_for(name: &Arc<str>) -> Error {
+    Error::Internal(format!(
+        "a verdict names tensor `{name}`, which this rank did not ask for"
+    ))
+}

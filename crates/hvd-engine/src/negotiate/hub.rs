@@ -1,0 +1,178 @@
+//! Rank 0's whole negotiation: one [`Coordinator`] per process set, and the agreement on the sets
+//! themselves.
+//!
+//! Rank 0 coordinates every set, also those it is no member of. It speaks about all of them in one
+//! order, and every rank hears its part of that order; so ranks that share several sets never wait
+//! for each other crosswise, and sets without common ranks run at the same time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hvd_types::{ProcessSetId, Rank};
+use hvd_wire::{Ready, SetVerdict, Verdict};
+
+use super::coordinator::{Coordinator, CoordinatorOptions, ProtocolError};
+use super::sets::SetNegotiation;
+
+/// The negotiation of all process sets.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    options: Arc<CoordinatorOptions>,
+    coordinators: BTreeMap<ProcessSetId, Coordinator>,
+    sets: SetNegotiation,
+    /// Who asked for the end first.
+    shutdown: Option<Rank>,
+}
+
+impl Hub {
+    pub(crate) fn new(options: CoordinatorOptions) -> Self {
+        let options = Arc::new(options);
+        let size = options.hosts.len();
+        let everybody = (0..size).map(Rank::from_index).collect();
+        let global = Coordinator::new(ProcessSetId::GLOBAL, everybody, Arc::clone(&options));
+        Self {
+            coordinators: BTreeMap::from([(ProcessSetId::GLOBAL, global)]),
+            sets: SetNegotiation::new(size),
+            options,
+            shutdown: None,
+        }
+    }
+
+    /// The members of a set that a verdict is about.
+    pub(crate) fn members(&self, id: ProcessSetId) -> &[Rank] {
+        self.sets.members(id).unwrap_or_default()
+    }
+
+    /// Takes in what a rank has to say.
+    pub(crate) fn hear(&mut self, rank: Rank, mut message: Ready) -> Result<(), ProtocolError> {
+        if message.shutdown {
+            self.shutdown.get_or_insert(rank);
+        }
+        self.sets.hear(rank, std::mem::take(&mut message.changes));
+        match self.coordinators.get_mut(&message.process_set) {
+            Some(coordinator) => coordinator.hear(rank, message),
+            // The set was removed while this was on its way. Its number cannot have been given
+            // again: that takes a request of this very rank, which would be behind this message.
+            None => Ok(()),
+        }
+    }
+
+    /// The verdicts that are due, in the order in which every rank gets them.
+    pub(crate) fn decide(&mut self, now: Instant) -> Vec<Verdict> {
+        let changes = self.sets.decide(&self.options.hosts);
+        let must_speak = self.shutdown.is_some() || !changes.is_empty();
+        let mut verdicts = Vec::new();
+        for (&id, coordinator) in self.coordinators.iter_mut().rev() {
+            let urgent = must_speak && id == ProcessSetId::GLOBAL;
+            verdicts.extend(coordinator.decide(now, urgent));
+        }
+        for change in &changes {
+            self.follow(change);
+        }
+        // The global set has the lowest number, so its verdict is the last: what it says of other
+        // sets holds for everything after it.
+        if must_speak && let Some(global) = verdicts.last_mut() {
+            global.changes = changes;
+            global.shutdown = self.shutdown;
+        }
+        verdicts
+    }
+
+    /// When a verdict that is being held back becomes due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.coordinators
+            .values()
+            .filter_map(Coordinator::due)
+            .min()
+    }
+
+    fn follow(&mut self, change: &SetVerdict) {
+        match change {
+            SetVerdict::Added { id, ranks } => {
+                let options = Arc::clone(&self.options);
+                let coordinator = Coordinator::new(*id, ranks.clone(), options);
+                self.coordinators.insert(*id, coordinator);
+            }
+            SetVerdict::Removed(id) => {
+                self.coordinators.remove(id);
+            }
+            SetVerdict::Refused(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hvd_wire::SetChange;
+
+    use super::*;
+
+    fn hub(size: usize) -> Hub {
+        Hub::new(CoordinatorOptions {
+            hosts: vec!["h".to_owned(); size],
+            fusion_threshold: 0,
+            cache_capacity: 4,
+            cycle_time: Duration::from_secs(3600),
+            ..CoordinatorOptions::default()
+        })
+    }
+
+    fn everybody(hub: &mut Hub, size: usize, change: &SetChange) -> Vec<Verdict> {
+        for rank in 0..size {
+            let changes = vec![change.clone()];
+            let ready = Ready {
+                changes,
+                ..Ready::default()
+            };
+            hub.hear(Rank::from_index(rank), ready).unwrap();
+        }
+        hub.decide(Instant::now())
+    }
+
+    #[test]
+    fn changes_of_sets_are_told_to_everybody_at_once() {
+        let mut hub = hub(2);
+        let pair = vec![Rank::new(1)];
+        for _ in 0..2 {
+            let verdicts = everybody(&mut hub, 2, &SetChange::Add(pair.clone()));
+            let id = ProcessSetId::new(1);
+            let added = SetVerdict::Added {
+                id,
+                ranks: pair.clone(),
+            };
+            assert_eq!(verdicts.len(), 1, "no cycle time holds it back");
+            assert_eq!(verdicts[0].changes, [added]);
+            assert_eq!(hub.members(id), pair);
+            let verdicts = everybody(&mut hub, 2, &SetChange::Remove(id));
+            assert_eq!(verdicts[0].changes, [SetVerdict::Removed(id)]);
+        }
+    }
+
+    #[test]
+    fn late_words_about_a_removed_set_are_ignored() {
+        let mut hub = hub(1);
+        let late = Ready {
+            process_set: ProcessSetId::new(5),
+            ..Ready::default()
+        };
+        assert_eq!(hub.hear(Rank::new(0), late), Ok(()));
+        assert_eq!(hub.decide(Instant::now()), []);
+    }
+
+    #[test]
+    fn shutdown_is_said_at_once_and_names_who_asked_first() {
+        let mut hub = hub(3);
+        for rank in [1, 2] {
+            let leaving = Ready {
+                shutdown: true,
+                ..Ready::default()
+            };
+            hub.hear(Rank::new(rank), leaving).unwrap();
+        }
+        let verdicts = hub.decide(Instant::now());
+        assert_eq!(verdicts[0].shutdown, Some(Rank::new(1)));
+    }
+}

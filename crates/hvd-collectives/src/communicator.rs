@@ -80,6 +80,11 @@ impl<'a> Communicator<'a> {
         }
     }
 
+    /// What carries the bytes, for algorithms that form groups of their own.
+    pub fn transport(&mut self) -> &mut dyn Transport {
+        self.transport
+    }
+
     /// Sends all of `bytes` to a member.
     pub fn send(&mut self, index: usize, bytes: &[u8]) -> Result<()> {
         self.exchange(Some((index, bytes)), None)

@@ -15,6 +15,7 @@ use hvd_wire::{Operation, Ready, Response, SetVerdict, Verdict};
 use crate::control::ControlChannel;
 use crate::engine::Farewell;
 use crate::execute::Executor;
+use crate::execute::team::{Hierarchy, Team};
 use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
 use crate::negotiate::hub::Hub;
@@ -33,6 +34,9 @@ pub(crate) struct Cycle {
     sets: BTreeMap<ProcessSetId, LocalSet>,
     /// All process sets, as callers see them.
     registry: Arc<ProcessSets>,
+    /// The host of every rank.
+    hosts: Vec<String>,
+    hierarchy: Hierarchy,
     /// Who waits for changes of the process sets, in the order in which they were asked for.
     changes: VecDeque<Completer>,
     executor: Executor,
@@ -55,6 +59,8 @@ impl Cycle {
         queue: Arc<Queue>,
         hub: Option<Hub>,
         registry: Arc<ProcessSets>,
+        hosts: Vec<String>,
+        hierarchy: Hierarchy,
     ) -> Self {
         let me = transport.rank();
         let peers = (0..transport.size())
@@ -62,7 +68,7 @@ impl Cycle {
             .filter(|&peer| peer != me && (me == Rank::COORDINATOR || peer == Rank::COORDINATOR));
         let global = registry.members(ProcessSetId::GLOBAL).map(|members| {
             let id = ProcessSetId::GLOBAL;
-            (id, LocalSet::new(id, members))
+            (id, LocalSet::new(id, Team::new(members, &hosts, hierarchy)))
         });
         Self {
             control: ControlChannel::new(peers),
@@ -72,6 +78,8 @@ impl Cycle {
             hub,
             sets: global.into_iter().collect(),
             registry,
+            hosts,
+            hierarchy,
             changes: VecDeque::new(),
             shutdown_answer_due: None,
         }
@@ -290,11 +298,11 @@ impl Cycle {
     fn execute(&mut self, id: ProcessSetId, operation: &Operation) -> Result<()> {
         let set = self.set(id)?;
         let tasks = set.tasks(operation)?;
-        let members = Arc::clone(&set.members);
+        let team = Arc::clone(&set.team);
         self.queue
             .release(id, tasks.iter().map(|task| &task.plan.name));
         self.executor
-            .execute(&mut *self.transport, &members, operation, tasks)
+            .execute(&mut *self.transport, &team, operation, tasks)
     }
 
     fn set(&mut self, id: ProcessSetId) -> Result<&mut LocalSet> {
@@ -308,8 +316,8 @@ impl Cycle {
             SetVerdict::Added { id, ranks } => {
                 let members: Arc<[Rank]> = ranks.into();
                 if members.contains(&self.transport.rank()) {
-                    let set = LocalSet::new(id, Arc::clone(&members));
-                    self.sets.insert(id, set);
+                    let team = Team::new(Arc::clone(&members), &self.hosts, self.hierarchy);
+                    self.sets.insert(id, LocalSet::new(id, team));
                 }
                 self.registry.insert(id, members);
                 Ok(numbered(id.number()))

@@ -11,6 +11,7 @@ use hvd_types::{OpKind, Rank};
 use hvd_wire::SetChange;
 
 use crate::cycle::Cycle;
+use crate::execute::team::Hierarchy;
 use crate::fusion::plan::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles};
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
@@ -33,6 +34,8 @@ pub struct EngineOptions {
     pub group_fusion: GroupFusion,
     /// What an average is divided by while some ranks have joined.
     pub join_average: JoinAverage,
+    /// Which operations go by way of hosts.
+    pub hierarchy: Hierarchy,
 }
 
 impl Default for EngineOptions {
@@ -43,6 +46,7 @@ impl Default for EngineOptions {
             cycle_time: Duration::ZERO,
             group_fusion: GroupFusion::default(),
             join_average: JoinAverage::default(),
+            hierarchy: Hierarchy::default(),
         }
     }
 }
@@ -83,7 +87,7 @@ impl Engine {
         let queue = Arc::new(Queue::new(transport.waker()));
         let hub = (rank == Rank::COORDINATOR).then(|| {
             Hub::new(CoordinatorOptions {
-                hosts,
+                hosts: hosts.clone(),
                 fusion_threshold: options.fusion_threshold,
                 group_fusion: options.group_fusion,
                 join_average: options.join_average,
@@ -93,7 +97,8 @@ impl Engine {
         });
         let process_sets = Arc::new(ProcessSets::new(size));
         let registry = Arc::clone(&process_sets);
-        let cycle = Cycle::new(transport, Arc::clone(&queue), hub, registry);
+        let to_cycle = Arc::clone(&queue);
+        let cycle = Cycle::new(transport, to_cycle, hub, registry, hosts, options.hierarchy);
         let thread = thread::Builder::new()
             .name("hvd-engine".to_owned())
             .spawn(move || cycle.run(farewell))

@@ -28,6 +28,7 @@ mod handle;
 
 pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};
+pub use execute::team::Hierarchy;
 pub use fusion::plan::GroupFusion;
 pub use handle::{Completion, Handle, Outcome};
 pub use hvd_wire::SetChange;

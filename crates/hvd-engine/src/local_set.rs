@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hvd_types::{OpKind, ProcessSetId, Rank};
+use hvd_types::{OpKind, ProcessSetId};
 use hvd_wire::{Member, Operation, Ready, TensorPlan};
 
 use crate::execute::Task;
+use crate::execute::team::Team;
 use crate::negotiate::known::KnownTensors;
 use crate::queue::Entry;
 use crate::submit::JOIN_NAME;
@@ -16,9 +17,8 @@ use crate::{Error, Result};
 /// One process set as a member sees it.
 #[derive(Debug)]
 pub(crate) struct LocalSet {
-    pub(crate) id: ProcessSetId,
-    /// Ascending.
-    pub(crate) members: Arc<[Rank]>,
+    id: ProcessSetId,
+    pub(crate) team: Arc<Team>,
     known: KnownTensors,
     /// Submitted, announced, and not yet executed.
     pending: HashMap<Arc<str>, Entry>,
@@ -27,10 +27,10 @@ pub(crate) struct LocalSet {
 }
 
 impl LocalSet {
-    pub(crate) fn new(id: ProcessSetId, members: Arc<[Rank]>) -> Self {
+    pub(crate) fn new(id: ProcessSetId, team: Team) -> Self {
         Self {
             id,
-            members,
+            team: Arc::new(team),
             known: KnownTensors::default(),
             pending: HashMap::new(),
             seen: 0,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use hvd_config::{Environment, WorkerConfig};
-use hvd_engine::{Engine, EngineOptions, Farewell, GroupFusion, JoinAverage};
+use hvd_engine::{Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage};
 use hvd_transport::{Abort, Failure, Lifeline, Mesh, Transport};
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
@@ -87,6 +87,10 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
             GroupFusion::Separate
         } else {
             GroupFusion::Mixed
+        },
+        hierarchy: Hierarchy {
+            allreduce: config.hierarchical_allreduce.unwrap_or(false),
+            allgather: config.hierarchical_allgather.unwrap_or(false),
         },
         join_average: match config.join_average {
             hvd_config::JoinAverage::AllRanks => JoinAverage::AllRanks,

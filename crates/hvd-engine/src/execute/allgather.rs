@@ -3,9 +3,10 @@
 //! A single tensor is gathered where its result goes. Several travel in the fusion buffer ordered
 //! by rank: all slices of rank 0, all slices of rank 1, and so on.
 
-use hvd_collectives::{PartsMut, allgather_in_place};
+use hvd_collectives::{Communicator, PartsMut, Tuning, allgather_in_place, hierarchical_allgather};
 use hvd_wire::{Operation, TensorPlan};
 
+use super::team::Team;
 use super::{Context, Work, count, row_bytes};
 use crate::handle::Outcome;
 
@@ -35,12 +36,19 @@ fn alone(
     } = work;
     let counts = bytes_by_rank(&plan, operation);
     let mut memory = target.into_memory(counts.iter().sum());
+    let start = counts[..context.comm.index()].iter().sum::<usize>();
+    let bytes = memory.as_mut_slice();
+    bytes[start..start + source.len()].copy_from_slice(source.as_slice());
     let output = PartsMut {
-        bytes: memory.as_mut_slice(),
+        bytes,
         counts: &counts,
     };
-    let tuning = &context.workspace.tuning;
-    hvd_collectives::allgather(&mut context.comm, source.as_slice(), output, tuning)?;
+    gather(
+        &mut context.comm,
+        context.team,
+        output,
+        &context.workspace.tuning,
+    )?;
     Ok(Outcome {
         output: memory.into_buffer(),
         shape: gathered_shape(&plan),
@@ -73,8 +81,26 @@ fn fused(
         bytes: buffer,
         counts: &blocks,
     };
-    allgather_in_place(&mut context.comm, output, &context.workspace.tuning)?;
+    gather(
+        &mut context.comm,
+        context.team,
+        output,
+        &context.workspace.tuning,
+    )?;
     Ok(unpack(works, &counts, buffer))
+}
+
+/// Gathers the parts of all ranks, of which this rank's own is in its place.
+fn gather(
+    comm: &mut Communicator<'_>,
+    team: &Team,
+    output: PartsMut<'_>,
+    tuning: &Tuning,
+) -> hvd_collectives::Result<()> {
+    match &team.allgather_hosts {
+        Some(hosts) => hierarchical_allgather(comm.transport(), hosts, output, tuning),
+        None => allgather_in_place(comm, output, tuning),
+    }
 }
 
 /// Copies each tensor's slices out of a buffer ordered by rank.

@@ -4,10 +4,13 @@
 //! buffer. Prescale happens on the way in; postscale and the division of an average are one
 //! factor on the way out.
 
-use hvd_collectives::{Combine, Reduction, kernel};
+use hvd_collectives::{
+    Combine, Communicator, Reduction, Workspace, hierarchical_allreduce, kernel,
+};
 use hvd_types::{OpKind, ReduceOp};
 use hvd_wire::Operation;
 
+use super::team::Team;
 use super::{Context, Work};
 use crate::handle::Outcome;
 
@@ -44,7 +47,12 @@ fn alone(
     } else {
         kernel::copy_scaled(operation.dtype, prescale, source.as_slice(), bytes)?;
     }
-    reduce(context, operation, bytes, &[source.len()])?;
+    let way = Way {
+        comm: &mut context.comm,
+        team: context.team,
+        workspace: context.workspace,
+    };
+    way.reduce(operation, bytes, &[source.len()])?;
     kernel::scale(operation.dtype, factor_out(operation), bytes)?;
     Ok(Outcome {
         output: memory.into_buffer(),
@@ -59,9 +67,7 @@ fn fused(
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
     let lengths: Vec<usize> = works.iter().map(|work| work.source.len()).collect();
-    // Taken out for as long as the operation takes, because the context is used as a whole.
-    let mut memory = std::mem::take(context.fusion);
-    let buffer = memory.bytes(lengths.iter().sum());
+    let buffer = context.fusion.bytes(lengths.iter().sum());
     let mut rest = &mut buffer[..];
     for work in &works {
         let (part, after) = rest.split_at_mut(work.source.len());
@@ -69,7 +75,12 @@ fn fused(
         kernel::copy_scaled(operation.dtype, prescale, work.source.as_slice(), part)?;
         rest = after;
     }
-    reduce(context, operation, buffer, &lengths)?;
+    let way = Way {
+        comm: &mut context.comm,
+        team: context.team,
+        workspace: context.workspace,
+    };
+    way.reduce(operation, buffer, &lengths)?;
     let factor = factor_out(operation);
     let mut rest = &buffer[..];
     let mut outcomes = Vec::with_capacity(works.len());
@@ -94,21 +105,38 @@ fn fused(
     Ok(outcomes)
 }
 
-/// Reduces a buffer of tensors with the given lengths in bytes. Only Adasum has to know where one
-/// tensor ends and the next begins.
-fn reduce(
-    context: &mut Context<'_>,
-    operation: &Operation,
-    buffer: &mut [u8],
-    lengths: &[usize],
-) -> hvd_collectives::Result<()> {
-    let Context {
-        comm, workspace, ..
-    } = context;
-    if operation.kind == OpKind::Adasum {
-        return hvd_collectives::adasum(comm, operation.dtype, buffer, lengths, workspace);
+/// The part of the context that an algorithm needs, apart from the buffers.
+struct Way<'a, 'b> {
+    comm: &'a mut Communicator<'b>,
+    team: &'a Team,
+    workspace: &'a mut Workspace,
+}
+
+impl Way<'_, '_> {
+    /// Reduces a buffer of tensors with the given lengths in bytes. Only Adasum has to know where
+    /// one tensor ends and the next begins.
+    fn reduce(
+        self,
+        operation: &Operation,
+        buffer: &mut [u8],
+        lengths: &[usize],
+    ) -> hvd_collectives::Result<()> {
+        let Self {
+            comm,
+            team,
+            workspace,
+        } = self;
+        if operation.kind == OpKind::Adasum {
+            return hvd_collectives::adasum(comm, operation.dtype, buffer, lengths, workspace);
+        }
+        let combine = combine(operation);
+        match &team.allreduce_hosts {
+            Some(hosts) => {
+                hierarchical_allreduce(comm.transport(), hosts, combine, buffer, workspace)
+            }
+            None => hvd_collectives::allreduce(comm, combine, buffer, workspace),
+        }
     }
-    hvd_collectives::allreduce(comm, combine(operation), buffer, workspace)
 }
 
 /// Neutral elements stay neutral.

@@ -3,7 +3,7 @@
 //! splits stay at home.
 
 use hvd_collectives::{Error, Parts, PartsMut, exchange_counts};
-use hvd_types::Rank;
+use hvd_transport::Failure;
 use hvd_wire::{Operation, TensorPlan};
 
 use super::{Context, Work, count, row_bytes};
@@ -40,7 +40,7 @@ fn alone(
     };
     let mut received_splits = vec![0; context.comm.size()];
     exchange_counts(&mut context.comm, &splits, &mut received_splits)?;
-    check_received(&plan, &received_splits)?;
+    check_received(context, &plan, &received_splits)?;
     let (to_send, to_receive) = (bytes(&splits), bytes(&received_splits));
     let mut memory = target.into_memory(to_receive.iter().sum());
     hvd_collectives::alltoall(
@@ -65,13 +65,18 @@ fn alone(
 
 /// Nobody can send more rows than the negotiation says it has; a larger number is a broken peer,
 /// and not a reason to allocate.
-fn check_received(plan: &TensorPlan, received: &[u64]) -> hvd_collectives::Result<()> {
+fn check_received(
+    context: &mut Context<'_>,
+    plan: &TensorPlan,
+    received: &[u64],
+) -> hvd_collectives::Result<()> {
     for (index, (&announced, &rows)) in received.iter().zip(&plan.first_dimensions).enumerate() {
         if announced > rows {
-            let rank = Rank::from_index(index);
-            let reason = format!("rank {rank} announced {announced} rows of the {rows} it has");
-            let broken = hvd_transport::Error::Bootstrap(reason);
-            return Err(Error::Transport(broken));
+            let rank = context.comm.rank_of(index)?;
+            let host = context.comm.transport().host_of(rank).to_owned();
+            let reason = format!("announced {announced} rows of the {rows} it has");
+            let broken = Failure { rank, host, reason };
+            return Err(Error::Transport(broken.into()));
         }
     }
     Ok(())

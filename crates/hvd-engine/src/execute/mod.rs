@@ -10,6 +10,7 @@ mod alltoall;
 mod barrier;
 mod broadcast;
 mod reducescatter;
+pub(crate) mod team;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use crate::handle::{Completer, Outcome};
 use crate::queue::Entry;
 use crate::tensor::{Source, Target};
 use crate::{Error, Result};
+use team::Team;
 
 /// A tensor of an agreed operation, with what this rank submitted for it; nothing if this rank has
 /// joined.
@@ -44,6 +46,7 @@ struct Work {
 /// What an operation's file works with.
 struct Context<'a> {
     comm: Communicator<'a>,
+    team: &'a Team,
     workspace: &'a mut Workspace,
     /// Where fused tensors travel.
     fusion: &'a mut Scratch,
@@ -54,10 +57,12 @@ struct Context<'a> {
 impl Context<'_> {
     /// Where a rank stands in the group that executes.
     fn position(&self, rank: Rank) -> hvd_collectives::Result<usize> {
-        let members = self.comm.size();
-        let place = (0..members).find(|&index| self.comm.rank_of(index).is_ok_and(|it| it == rank));
-        let index = rank.index();
-        place.ok_or(hvd_collectives::Error::NoSuchMember { index, members })
+        let members = &self.team.members;
+        let stranger = |_| hvd_collectives::Error::NoSuchMember {
+            index: rank.index(),
+            members: members.len(),
+        };
+        members.binary_search(&rank).map_err(stranger)
     }
 }
 
@@ -78,19 +83,19 @@ impl Executor {
         }
     }
 
-    /// Executes one operation of the given ranks and completes its tasks. An error means that the ranks are no longer
-    /// in step and nothing more can be executed.
+    /// Executes one operation of a team and completes its tasks. An error means that the ranks are
+    /// no longer in step and nothing more can be executed.
     pub(crate) fn execute(
         &mut self,
         transport: &mut dyn Transport,
-        members: &[Rank],
+        team: &Team,
         operation: &Operation,
         tasks: Vec<Task>,
     ) -> Result<()> {
         let (works, completers): (Vec<Work>, Vec<Option<Completer>>) =
             tasks.into_iter().map(|task| task.split(operation)).unzip();
         let label = label(operation, &works);
-        match self.run(transport, members, operation, works) {
+        match self.run(transport, team, operation, works) {
             Ok(outcomes) => {
                 let done = completers.into_iter().zip(outcomes);
                 for (completer, outcome) in done.filter_map(|(to, what)| Some((to?, what))) {
@@ -111,12 +116,13 @@ impl Executor {
     fn run(
         &mut self,
         transport: &mut dyn Transport,
-        members: &[Rank],
+        team: &Team,
         operation: &Operation,
         works: Vec<Work>,
     ) -> hvd_collectives::Result<Vec<Outcome>> {
         let mut context = Context {
-            comm: Communicator::new(transport, members)?,
+            comm: Communicator::new(transport, &team.members)?,
+            team,
             workspace: &mut self.workspace,
             fusion: &mut self.fusion,
             result: &mut self.result,

@@ -92,8 +92,16 @@ pub(crate) fn run_with<T: Send + 'static>(
     options: &EngineOptions,
     body: impl Fn(&Job) -> T + Send + Sync + 'static,
 ) -> Vec<T> {
+    run_meshes(mesh_of(wire, size), options, body)
+}
+
+fn run_meshes<T: Send + 'static>(
+    meshes: Vec<Mesh>,
+    options: &EngineOptions,
+    body: impl Fn(&Job) -> T + Send + Sync + 'static,
+) -> Vec<T> {
     let options = options.clone();
-    run_ranks_with(mesh_of(wire, size), move |_, mesh| {
+    run_ranks_with(meshes, move |_, mesh| {
         let job = job(mesh, &options);
         let result = body(&job);
         // Whoever leaves ends the job for all, so nobody leaves before the others are done. It
@@ -101,6 +109,20 @@ pub(crate) fn run_with<T: Send + 'static>(
         let _ = job.call(Submission::barrier(ProcessSetId::GLOBAL));
         result
     })
+}
+
+/// As [`run_with`], on ranks that believe to be on the named hosts.
+pub(crate) fn run_on_hosts<T: Send + 'static>(
+    wire: Wire,
+    hosts: &[&str],
+    options: &EngineOptions,
+    body: impl Fn(&Job) -> T + Send + Sync + 'static,
+) -> Vec<T> {
+    let mut meshes = mesh_of(wire, hosts.len());
+    for mesh in &mut meshes {
+        mesh.hosts = hosts.iter().map(|&host| host.to_owned()).collect();
+    }
+    run_meshes(meshes, options, body)
 }
 
 /// As [`run`], but the rank `victim` dies instead of taking part. Results are the survivors'.

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::jobs::{Job, floats, pause, run, run_until_death, run_with, source, tensor};
-use hvd_engine::{Error, Outcome, Submission};
+use crate::jobs::{
+    Job, floats, pause, run, run_on_hosts, run_until_death, run_with, source, tensor,
+};
+use hvd_engine::{Error, Hierarchy, Outcome, Submission};
 use hvd_transport::testing::Wire;
 use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 
@@ -47,6 +49,31 @@ fn every_reduction_and_both_factors(wire: Wire) {
         ]
     });
     assert_eq!(results, vec![[25.0, 5.0, 2.0, 3.0, 6.0]; 2]);
+}
+
+fn the_way_by_hosts_gives_the_same_results(wire: Wire) {
+    let hierarchy = Hierarchy {
+        allreduce: true,
+        allgather: true,
+    };
+    let options = hvd_engine::EngineOptions {
+        hierarchy,
+        ..Default::default()
+    };
+    run_on_hosts(wire, &["a", "b", "a", "b"], &options, |job| {
+        for length in [1, 5, 70_000] {
+            let mine = vec![job.rank_number(); length];
+            assert_eq!(
+                floats(&job.call(named("x", &mine)).unwrap()),
+                vec![6.0; length]
+            );
+        }
+        let gather = Submission {
+            name: Some("g".to_owned()),
+            ..tensor(OpKind::Allgather, &[job.rank_number()])
+        };
+        assert_eq!(floats(&job.call(gather).unwrap()), [0.0, 1.0, 2.0, 3.0]);
+    });
 }
 
 /// Orthogonal tensors add up, equal ones are averaged, each for itself although they are fused.
@@ -292,6 +319,7 @@ fn a_dead_rank_is_named_by_every_pending_and_later_call(wire: Wire) {
 }
 
 over_every_wire!(
+    the_way_by_hosts_gives_the_same_results,
     sums_agree_on_every_rank_for_any_size,
     every_reduction_and_both_factors,
     adasum_looks_at_each_tensor_of_a_fused_buffer,

@@ -1,0 +1,94 @@
+//! The ranks that execute an operation together, and how they are spread over hosts.
+
+use std::sync::Arc;
+
+use hvd_collectives::Hosts;
+use hvd_types::Rank;
+
+/// Which operations go by way of hosts: inside each host first, then between hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hierarchy {
+    /// Allreduce does.
+    pub allreduce: bool,
+    /// Allgather does.
+    pub allgather: bool,
+}
+
+/// The members of a process set as the executor sees them.
+#[derive(Debug)]
+pub(crate) struct Team {
+    /// Ascending.
+    pub(crate) members: Arc<[Rank]>,
+    /// The hosts, if allreduce goes by way of them.
+    pub(crate) allreduce_hosts: Option<Hosts>,
+    /// The hosts, if allgather goes by way of them.
+    pub(crate) allgather_hosts: Option<Hosts>,
+}
+
+impl Team {
+    /// A team of `members`; `names` are the hosts of all ranks of the job.
+    pub(crate) fn new(members: Arc<[Rank]>, names: &[String], hierarchy: Hierarchy) -> Self {
+        let hosts = by_host(&members, names);
+        Self {
+            members,
+            allreduce_hosts: hosts.clone().filter(|_| hierarchy.allreduce),
+            allgather_hosts: hosts.filter(|_| hierarchy.allgather),
+        }
+    }
+}
+
+/// The members by host; `None` if there is only one host, or nowhere two ranks on one.
+fn by_host(members: &[Rank], names: &[String]) -> Option<Hosts> {
+    let mut groups: Vec<(&str, Vec<Rank>)> = Vec::new();
+    for &rank in members {
+        let name = names.get(rank.index())?.as_str();
+        match groups.iter_mut().find(|(host, _)| *host == name) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((name, vec![rank])),
+        }
+    }
+    if groups.len() < 2 || groups.len() == members.len() {
+        return None;
+    }
+    Hosts::from_groups(groups.into_iter().map(|(_, ranks)| ranks).collect()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn team(names: &[&str], members: &[u32]) -> Team {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let members = members.iter().copied().map(Rank::new).collect();
+        let hierarchy = Hierarchy {
+            allreduce: true,
+            allgather: false,
+        };
+        Team::new(members, &names, hierarchy)
+    }
+
+    #[test]
+    fn ranks_are_grouped_by_the_hosts_of_their_set() {
+        let hosts = team(&["a", "b", "a", "b"], &[0, 1, 2])
+            .allreduce_hosts
+            .unwrap();
+        assert_eq!(hosts.hosts(), 2);
+        let local: Vec<u32> = hosts
+            .local_group(Rank::new(0))
+            .unwrap()
+            .iter()
+            .map(|rank| rank.number())
+            .collect();
+        assert_eq!(local, [0, 2]);
+    }
+
+    #[test]
+    fn where_it_gains_nothing_there_is_no_hierarchy() {
+        assert_eq!(team(&["a", "a"], &[0, 1]).allreduce_hosts, None, "one host");
+        let spread = team(&["a", "b", "a"], &[0, 1]);
+        assert_eq!(spread.allreduce_hosts, None, "one rank on each");
+        let chosen = team(&["a", "a", "b"], &[0, 1, 2]);
+        assert!(chosen.allreduce_hosts.is_some());
+        assert_eq!(chosen.allgather_hosts, None, "not asked for");
+    }
+}

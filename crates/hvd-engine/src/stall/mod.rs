@@ -1,0 +1,216 @@
+//! Tensors that some ranks have asked for and others have not, for too long.
+//!
+//! A pure machine, one for each process set, fed by the coordinator: [`StallInspector::asked`] when
+//! a rank asks for a tensor, [`StallInspector::answered`] when all have. The time is an argument.
+//! It decides what is worth telling and when to look again; it logs nothing and ends nothing. The
+//! words are in [`text`].
+//!
+//! - `STALL-1` a tensor is reported once for each time it is stalled.
+//! - `STALL-2` ranks that have joined are not missed.
+//! - `STALL-3` `next_check` is never later than the next finding, so a wait until then misses none.
+
+pub(crate) mod text;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hvd_types::Rank;
+
+/// How long a tensor may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StallOptions {
+    /// After this time it is reported.
+    pub(crate) warning: Duration,
+    /// After this time the job is to end; `None` means never.
+    pub(crate) shutdown: Option<Duration>,
+}
+
+impl StallOptions {
+    /// The options for two settings in which a shutdown time of zero means never. A shutdown time
+    /// shorter than the warning time is not honoured, as it would end a job without any warning;
+    /// the caller is to log [`text::ignored_shutdown`] if [`Self::ignores`] says so.
+    pub(crate) fn new(warning: Duration, shutdown: Duration) -> Self {
+        let honoured = !shutdown.is_zero() && !Self::ignores(warning, shutdown);
+        Self {
+            warning,
+            shutdown: honoured.then_some(shutdown),
+        }
+    }
+
+    /// Whether the shutdown time is too short to be honoured.
+    pub(crate) fn ignores(warning: Duration, shutdown: Duration) -> bool {
+        !shutdown.is_zero() && shutdown < warning
+    }
+}
+
+/// A rank and where it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) rank: Rank,
+    pub(crate) host: Arc<str>,
+}
+
+/// One stalled tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) tensor: Arc<str>,
+    /// Ranks that have not asked for it, in order.
+    pub(crate) missing: Vec<Located>,
+    /// Ranks that have, in order.
+    pub(crate) waiting: Vec<Located>,
+    /// When the first of them asked.
+    pub(crate) since: Instant,
+    /// How long ago that was.
+    pub(crate) waited: Duration,
+}
+
+/// Who waits for what, in one process set.
+#[derive(Debug)]
+pub(crate) struct StallInspector {
+    options: StallOptions,
+    /// The set's ranks, by their number in the job.
+    members: BTreeMap<Rank, Arc<str>>,
+    joined: BTreeSet<Rank>,
+    tensors: HashMap<Arc<str>, Wait>,
+    /// Nothing can become due before this. It may be early: a tensor that was answered in the
+    /// meantime leaves it as it is, which costs one look in vain and saves a search an answer.
+    next: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    since: Instant,
+    askers: Vec<Rank>,
+    reported: bool,
+}
+
+impl StallInspector {
+    /// An inspector for the given ranks and their hosts.
+    pub(crate) fn new(
+        options: StallOptions,
+        members: impl IntoIterator<Item = (Rank, Arc<str>)>,
+    ) -> Self {
+        Self {
+            options,
+            members: members.into_iter().collect(),
+            joined: BTreeSet::new(),
+            tensors: HashMap::new(),
+            next: None,
+        }
+    }
+
+    /// A rank has asked for a tensor.
+    pub(crate) fn asked(&mut self, name: &Arc<str>, rank: Rank, now: Instant) {
+        if let Some(wait) = self.tensors.get_mut(name) {
+            wait.askers.push(rank);
+            return;
+        }
+        let wait = Wait {
+            since: now,
+            askers: vec![rank],
+            reported: false,
+        };
+        let due = self.due(&wait);
+        self.next = [self.next, due].into_iter().flatten().min();
+        self.tensors.insert(Arc::clone(name), wait);
+    }
+
+    /// A tensor has been answered, one way or the other.
+    pub(crate) fn answered(&mut self, name: &str) {
+        self.tensors.remove(name);
+        if self.tensors.is_empty() {
+            self.next = None;
+        }
+    }
+
+    /// A rank has no more data; nobody waits for it until [`Self::join_over`].
+    pub(crate) fn joined(&mut self, rank: Rank) {
+        self.joined.insert(rank);
+    }
+
+    /// All ranks have joined, and all take part again.
+    pub(crate) fn join_over(&mut self) {
+        self.joined.clear();
+    }
+
+    /// When to look again, if ever.
+    pub(crate) fn next_check(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Tensors whose warning time has passed and that were not reported yet, sorted by name.
+    pub(crate) fn inspect(&mut self, now: Instant) -> Vec<Finding> {
+        if self.next.is_none_or(|next| now < next) {
+            return Vec::new();
+        }
+        let warning = self.options.warning;
+        let mut late = Vec::new();
+        for (name, wait) in &mut self.tensors {
+            if !wait.reported && now.saturating_duration_since(wait.since) >= warning {
+                wait.reported = true;
+                late.push(Arc::clone(name));
+            }
+        }
+        self.next = self
+            .tensors
+            .values()
+            .filter_map(|wait| self.due(wait))
+            .min();
+        self.findings(late, now)
+    }
+
+    /// The tensors for which the job is to end, sorted by name; none means it goes on.
+    pub(crate) fn verdict(&self, now: Instant) -> Vec<Finding> {
+        let Some(shutdown) = self.options.shutdown else {
+            return Vec::new();
+        };
+        let late = self
+            .tensors
+            .iter()
+            .filter(|(_, wait)| now.saturating_duration_since(wait.since) >= shutdown)
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        self.findings(late, now)
+    }
+
+    /// When a tensor next has to be looked at.
+    fn due(&self, wait: &Wait) -> Option<Instant> {
+        let warning = (!wait.reported).then_some(self.options.warning);
+        let patience = warning.or(self.options.shutdown)?;
+        wait.since.checked_add(patience)
+    }
+
+    fn findings(&self, mut names: Vec<Arc<str>>, now: Instant) -> Vec<Finding> {
+        names.sort_unstable();
+        names
+            .into_iter()
+            .filter_map(|name| self.finding(name, now))
+            .collect()
+    }
+
+    fn finding(&self, tensor: Arc<str>, now: Instant) -> Option<Finding> {
+        let wait = self.tensors.get(&tensor)?;
+        let located = |(&rank, host): (&Rank, &Arc<str>)| Located {
+            rank,
+            host: Arc::clone(host),
+        };
+        let (askers, others): (Vec<_>, Vec<_>) = self
+            .members
+            .iter()
+            .partition(|(rank, _)| wait.askers.contains(rank));
+        let missed = others
+            .into_iter()
+            .filter(|(rank, _)| !self.joined.contains(rank));
+        Some(Finding {
+            tensor,
+            missing: missed.map(located).collect(),
+            waiting: askers.into_iter().map(located).collect(),
+            since: wait.since,
+            waited: now.saturating_duration_since(wait.since),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

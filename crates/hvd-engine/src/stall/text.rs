@@ -1,0 +1,122 @@
+//! What users are told about stalled tensors. Pure functions of findings; word for word what the
+//! log and the final error say, each one paragraph.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hvd_types::Rank;
+
+use super::{Finding, Located};
+
+/// Names, or hosts, in one list before it is cut short with ` ...`.
+const MOST_LISTED: usize = 6;
+
+/// The warning for newly stalled tensors; empty if there are none.
+pub(crate) fn warning(findings: &[Finding], limit: Duration) -> String {
+    let Some(oldest) = findings.iter().max_by_key(|finding| finding.waited) else {
+        return String::new();
+    };
+    let seconds = limit.as_secs();
+    let mut text = format!(
+        "some tensors were submitted by only some of the ranks for more than {seconds} s: {}",
+        clauses(findings)
+    );
+    let _ = write!(
+        text,
+        ". The longest wait is for `{}`, submitted {} s ago by {}. All ranks must submit the same \
+         tensors; a rank that misses some may be slow, stuck in other work, or past a branch or a \
+         loop that the others did not take.",
+        oldest.tensor,
+        oldest.waited.as_secs(),
+        places(&oldest.waiting)
+    );
+    text
+}
+
+/// Why the job ends, for the log and for every operation that is pending then.
+pub(crate) fn verdict(findings: &[Finding], limit: Duration) -> String {
+    format!(
+        "stalled for more than {} s (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS), the job is shut down: {}",
+        limit.as_secs(),
+        clauses(findings)
+    )
+}
+
+/// Tells that a shutdown time is not honoured.
+pub(crate) fn ignored_shutdown(warning: Duration, shutdown: Duration) -> String {
+    format!(
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={} is less than \
+         HOROVOD_STALL_CHECK_TIME_SECONDS={} and is ignored; stalled jobs will not be shut down",
+        shutdown.as_secs(),
+        warning.as_secs()
+    )
+}
+
+/// Who misses what: one clause for each group of ranks that miss the same tensors.
+fn clauses(findings: &[Finding]) -> String {
+    let mut by_rank: BTreeMap<Rank, (Located, Vec<&str>)> = BTreeMap::new();
+    for finding in findings {
+        for missing in &finding.missing {
+            let (_, names) = by_rank
+                .entry(missing.rank)
+                .or_insert_with(|| (missing.clone(), Vec::new()));
+            names.push(&finding.tensor);
+        }
+    }
+    let mut groups: Vec<(Vec<Located>, Vec<&str>)> = Vec::new();
+    for (place, names) in by_rank.into_values() {
+        match groups.iter_mut().find(|(_, others)| *others == names) {
+            Some((places, _)) => places.push(place),
+            None => groups.push((vec![place], names)),
+        }
+    }
+    let clause = |(ranks, names): (Vec<Located>, Vec<&str>)| {
+        format!("missing on {}: [{}]", places(&ranks), listed(&names, ", "))
+    };
+    let clauses: Vec<_> = groups.into_iter().map(clause).collect();
+    clauses.join("; ")
+}
+
+/// Ranks with their hosts, those of one host together: ranks 0-3, 6 on host `a`.
+fn places(ranks: &[Located]) -> String {
+    let mut hosts: Vec<(&Arc<str>, Vec<Rank>)> = Vec::new();
+    for Located { rank, host } in ranks {
+        match hosts.iter_mut().find(|(other, _)| *other == host) {
+            Some((_, ranks)) => ranks.push(*rank),
+            None => hosts.push((host, vec![*rank])),
+        }
+    }
+    let phrase = |(host, ranks): (&Arc<str>, Vec<Rank>)| {
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{noun} {} on host `{host}`", ranges(&ranks))
+    };
+    let phrases: Vec<_> = hosts.into_iter().map(phrase).collect();
+    listed(&phrases, ", ")
+}
+
+/// Sorted ranks, three or more neighbours as a range.
+fn ranges(ranks: &[Rank]) -> String {
+    let numbers: Vec<_> = ranks.iter().map(|rank| rank.number()).collect();
+    let runs = numbers.chunk_by(|left, right| left + 1 == *right);
+    let run = |run: &[u32]| match run {
+        [first, _, .., last] => format!("{first}-{last}"),
+        few => few
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    runs.map(run).collect::<Vec<_>>().join(", ")
+}
+
+fn listed<S: AsRef<str>>(items: &[S], separator: &str) -> String {
+    let shown: Vec<_> = items.iter().take(MOST_LISTED).map(AsRef::as_ref).collect();
+    let rest = if items.len() > MOST_LISTED {
+        " ..."
+    } else {
+        ""
+    };
+    shown.join(separator) + rest
+}

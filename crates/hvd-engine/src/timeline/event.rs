@@ -1,0 +1,96 @@
+//! What can happen, and the names under which it appears in a trace. The names are Horovod's; the
+//! collectives of this build carry those of its CPU backend.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hvd_types::{DType, OpKind, Shape};
+
+/// One thing that happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// To a tensor.
+    Tensor(Instant, Arc<str>, Happening),
+    /// A cycle began.
+    Cycle(Instant),
+}
+
+impl Event {
+    /// The moment of it.
+    pub(super) fn when(&self) -> Instant {
+        match self {
+            Self::Tensor(when, ..) | Self::Cycle(when) => *when,
+        }
+    }
+}
+
+/// What can happen to a tensor.
+#[derive(Debug)]
+pub(super) enum Happening {
+    NegotiateStart(OpKind),
+    RankReady(u32),
+    NegotiateEnd,
+    OperationStart(OpKind),
+    /// An operation that is nothing but an error.
+    Refused,
+    ActivityStart(Activity),
+    ActivityEnd,
+    OperationEnd(Option<(DType, Shape)>),
+}
+
+/// A part of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// The fusion buffer is allocated.
+    InitFusionBuffer,
+    /// The tensor's own data are not there yet.
+    WaitForData,
+    /// Those of a tensor that travels with it are not.
+    WaitForOtherTensorData,
+    /// Memory for the result is asked for.
+    AllocateOutput,
+    /// It waits for its turn.
+    Queue,
+    /// It is copied into the fusion buffer.
+    MemcpyInFusionBuffer,
+    /// It is copied out of the fusion buffer.
+    MemcpyOutFusionBuffer,
+    /// The ranks exchange data.
+    Collective(OpKind),
+}
+
+impl Activity {
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::InitFusionBuffer => "INIT_FUSION_BUFFER",
+            Self::WaitForData => "WAIT_FOR_DATA",
+            Self::WaitForOtherTensorData => "WAIT_FOR_OTHER_TENSOR_DATA",
+            Self::AllocateOutput => "ALLOCATE_OUTPUT",
+            Self::Queue => "QUEUE",
+            Self::MemcpyInFusionBuffer => "MEMCPY_IN_FUSION_BUFFER",
+            Self::MemcpyOutFusionBuffer => "MEMCPY_OUT_FUSION_BUFFER",
+            Self::Collective(OpKind::Allreduce) => "GLOO_ALLREDUCE",
+            Self::Collective(OpKind::Allgather) => "GLOO_ALLGATHER",
+            Self::Collective(OpKind::Broadcast) => "GLOO_BCAST",
+            Self::Collective(OpKind::Reducescatter) => "GLOO_REDUCESCATTER",
+            // The two that Horovod's CPU backend names after MPI.
+            Self::Collective(OpKind::Alltoall) => "MPI_ALLTOALL",
+            Self::Collective(OpKind::Adasum) => "MPI_ADASUM_ALLREDUCE",
+            Self::Collective(kind @ (OpKind::Barrier | OpKind::Join)) => operation_label(kind),
+        }
+    }
+}
+
+/// The name of an operation under way.
+pub(super) const fn operation_label(kind: OpKind) -> &'static str {
+    match kind {
+        OpKind::Allreduce => "ALLREDUCE",
+        OpKind::Allgather => "ALLGATHER",
+        OpKind::Broadcast => "BROADCAST",
+        OpKind::Join => "JOIN",
+        OpKind::Adasum => "ADASUM",
+        OpKind::Alltoall => "ALLTOALL",
+        OpKind::Barrier => "BARRIER",
+        OpKind::Reducescatter => "REDUCESCATTER",
+    }
+}

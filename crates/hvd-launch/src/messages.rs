@@ -35,7 +35,13 @@ pub(crate) fn ending_others(failed: &Placement, outcome_of: Outcome, others: usi
 }
 
 /// The last word about a failed job: who, where, how, and the end of what it wrote to stderr.
-pub(crate) fn failure_report(failed: &Placement, outcome_of: Outcome, tail: &[String]) -> String {
+/// `blamed` is a rank that the failed one blames and that did not end by itself.
+pub(crate) fn failure_report(
+    failed: &Placement,
+    outcome_of: Outcome,
+    blamed: Option<&Placement>,
+    tail: &[String],
+) -> String {
     let Placement { rank, hostname, .. } = failed;
     let mut text = format!(
         "{SPEAKER}the job failed: rank {rank} on {hostname} {}\n",
@@ -44,6 +50,13 @@ pub(crate) fn failure_report(failed: &Placement, outcome_of: Outcome, tail: &[St
     if outcome_of == Outcome::Killed(libc::SIGKILL) {
         text.push_str(SPEAKER);
         text.push_str("SIGKILL often means that the machine ran out of memory\n");
+    }
+    if let Some(blamed) = blamed {
+        let _ = writeln!(
+            text,
+            "{SPEAKER}because of rank {} on {}, which still ran: suspended, swapping or cut off?",
+            blamed.rank, blamed.hostname
+        );
     }
     if tail.is_empty() {
         let _ = writeln!(text, "{SPEAKER}rank {rank} wrote nothing to stderr");
@@ -164,15 +177,17 @@ mod tests {
         let placement = Placement::alone();
         let tail = ["Traceback:".to_owned(), "ValueError: x".to_owned()];
         assert_eq!(
-            failure_report(&placement, Outcome::Exited(3), &tail),
+            failure_report(&placement, Outcome::Exited(3), None, &tail),
             "horovodrun: the job failed: rank 0 on localhost exited with code 3\n\
              horovodrun: last lines of rank 0's stderr:\n  | Traceback:\n  | ValueError: x\n"
         );
         assert_eq!(
-            failure_report(&placement, Outcome::Killed(libc::SIGSEGV), &[]),
+            failure_report(&placement, Outcome::Killed(libc::SIGSEGV), None, &[]),
             "horovodrun: the job failed: rank 0 on localhost was killed by signal 11 (SIGSEGV)\n\
              horovodrun: rank 0 wrote nothing to stderr\n"
         );
-        assert!(failure_report(&placement, Outcome::Killed(9), &[]).contains("out of memory"));
+        assert!(
+            failure_report(&placement, Outcome::Killed(9), None, &[]).contains("out of memory")
+        );
     }
 }

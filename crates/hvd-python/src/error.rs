@@ -25,6 +25,8 @@ pub(crate) enum Error {
     UnknownCode(#[from] hvd_types::UnknownCode),
     #[error("handle {0} is unknown; it was never given out or has been waited for already")]
     UnknownHandle(u64),
+    #[error("the thread that was to join the job has ended without an answer")]
+    NoAnswer,
     #[error("process set {0} does not exist")]
     UnknownProcessSet(u32),
     #[error("{0} needs an initialized horovod; call hvd.init() first")]
@@ -39,7 +41,7 @@ impl From<Error> for PyErr {
         match error {
             Error::Python(error) => error,
             Error::Engine(error) if error.class() != ErrorClass::InvalidArgument => internal(text),
-            Error::Transport(_) | Error::Store(_) => internal(text),
+            Error::Transport(_) | Error::Store(_) | Error::NoAnswer => internal(text),
             Error::Engine(_)
             | Error::Config(_)
             | Error::UnknownCode(_)

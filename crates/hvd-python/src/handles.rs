@@ -12,7 +12,7 @@ use crate::session::{self, Session};
 
 /// How long a wait goes on before Python may handle a signal such as Ctrl-C. Completion ends the
 /// wait at once; this does not delay it.
-const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
 /// A result that the engine allocated.
 #[pyclass(frozen, module = "horovod._core")]

@@ -1,8 +1,10 @@
 //! The one engine of this process: joined by `init`, left by `shutdown`, forgotten after `fork`.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread;
 
 use hvd_config::{Environment, WorkerConfig};
 use hvd_engine::{Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage};
@@ -12,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::fork::close_inherited;
+use crate::handles::SIGNAL_CHECK;
 use crate::logging;
 
 /// An initialized horovod.
@@ -41,13 +44,42 @@ pub(crate) fn current() -> Result<Arc<Session>> {
         .ok_or(Error::Engine(hvd_engine::Error::NotInitialized))
 }
 
-/// Joins the job described by the environment.
+/// Joins the job described by the environment. Other ranks may be waited for, so it happens on a
+/// thread of its own while this one looks for signals.
 #[pyfunction]
 pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
-    Ok(py.detach(join)?)
+    let attempt = Arc::new(Attempt::default());
+    let theirs = Arc::clone(&attempt);
+    let (sender, outcome) = mpsc::channel();
+    thread::Builder::new()
+        .name("hvd-init".to_owned())
+        .spawn(move || sender.send(join(&theirs)))?;
+    let outcome = Mutex::new(outcome);
+    loop {
+        let receive = || {
+            let outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+            outcome.recv_timeout(SIGNAL_CHECK)
+        };
+        match py.detach(receive) {
+            Ok(joined) => return Ok(joined?),
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::NoAnswer.into()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Err(interrupt) = py.check_signals() {
+            attempt.abandoned.store(true, Ordering::Release);
+            return Err(interrupt);
+        }
+    }
 }
 
-fn join() -> Result<()> {
+/// One call of `init`.
+#[derive(Default)]
+struct Attempt {
+    /// Whether the caller was interrupted and wants the result no more.
+    abandoned: AtomicBool,
+}
+
+fn join(attempt: &Attempt) -> Result<()> {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
     if current().is_ok() {
         return Ok(());
@@ -61,6 +93,10 @@ fn join() -> Result<()> {
     }
     let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
     let mesh = hvd_transport::connect(&config, generation)?;
+    if attempt.abandoned.load(Ordering::Acquire) {
+        // Dropping the mesh leaves in peace.
+        return Ok(());
+    }
     let session = start(config, mesh)?;
     *SESSION.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(session));
     Ok(())

@@ -21,7 +21,8 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
         key,
         generation,
         timeout: config.timeout,
-        patience: config.timeout,
+        silence: config.timeout,
+        patience: 2 * config.timeout,
         kind: match config.transport {
             TransportChoice::Auto => TransportKind::Auto,
             TransportChoice::SharedMemory => TransportKind::SharedMemory,

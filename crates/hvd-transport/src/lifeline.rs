@@ -1,17 +1,21 @@
 //! How ranks learn of each other's end: a star of connections, every rank to rank 0, that carry
-//! nothing but bad news and goodbyes, watched by one thread per process.
+//! nothing but bad news, goodbyes and signs of life, watched by one thread per process.
 //!
 //! ```text
 //! kind u8 | length u16, little endian | length bytes
 //! 1 goodbye    nothing
 //! 2 failure    rank u32 | length of host u16 | host | reason: the rest
+//! 3 alive      nothing
 //! ```
 //!
 //! - `LIFE-1` the kernel closes a dead process's sockets at once, so a connection that ends
 //!   without a goodbye is a death. Rank 0 sees those of all others and tells everybody; the
 //!   others see that of rank 0.
 //! - `LIFE-2` whoever fails for another reason reports it the same way.
-//! - `LIFE-3` the thread sleeps in `poll` for as long as nothing happens.
+//! - `LIFE-3` a stopped process, or one behind a cut cable, keeps its sockets open and says nothing.
+//!   Both ends of a line therefore give a sign of life a few times within the limit of silence,
+//!   from this thread, which never waits for anybody; whoever is silent for longer has failed.
+//! - `LIFE-4` between signs of life the thread sleeps in `poll`.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -19,6 +23,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
@@ -30,6 +35,9 @@ use crate::{Abort, Error, Failure, Result};
 mod message;
 
 use message::Message;
+
+/// How often a sign of life is given within the limit of silence: one may be late, or two.
+const SIGNS_WITHIN_LIMIT: u32 = 5;
 
 /// This process's watch over the others; leaving it says goodbye.
 #[derive(Debug)]
@@ -82,6 +90,8 @@ pub(crate) struct Line {
     stream: TcpStream,
     /// What has arrived of the next message.
     input: Vec<u8>,
+    /// When the peer last said anything.
+    heard: Instant,
 }
 
 impl Line {
@@ -94,6 +104,7 @@ impl Line {
             host,
             stream,
             input: Vec::new(),
+            heard: Instant::now(),
         })
     }
 
@@ -103,7 +114,10 @@ impl Line {
         loop {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return false,
-                Ok(count) => self.input.extend(&bytes[..count]),
+                Ok(count) => {
+                    self.heard = Instant::now();
+                    self.input.extend(&bytes[..count]);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
@@ -117,17 +131,30 @@ impl Line {
     }
 
     fn lost(&self) -> Failure {
+        self.failed("closed its connection without a goodbye".to_owned())
+    }
+
+    fn silent(&self, limit: Duration) -> Failure {
+        let seconds = limit.as_secs_f64();
+        self.failed(format!(
+            "has given no sign of life for {seconds} s (HOROVOD_GLOO_TIMEOUT_SECONDS); is it \
+             suspended, or its host cut off?"
+        ))
+    }
+
+    fn failed(&self, reason: String) -> Failure {
         Failure {
             rank: self.peer,
             host: self.host.clone(),
-            reason: "closed its connection without a goodbye".to_owned(),
+            reason,
         }
     }
 }
 
 impl Lifeline {
-    /// Watches `lines`: those of all other ranks on rank 0, the one to rank 0 elsewhere.
-    pub(crate) fn start(lines: Vec<Line>, abort: Abort) -> Result<Self> {
+    /// Watches `lines`: those of all other ranks on rank 0, the one to rank 0 elsewhere. Nobody may
+    /// be silent for longer than `limit`.
+    pub(crate) fn start(lines: Vec<Line>, limit: Duration, abort: Abort) -> Result<Self> {
         let doing = "starting to watch the lifelines";
         let flag = Flag::new().map_err(Error::io(doing))?;
         let descriptors = lines.iter().map(|line| line.stream.as_raw_fd()).collect();
@@ -139,6 +166,8 @@ impl Lifeline {
             lines,
             abort: abort.clone(),
             orders: Arc::clone(&orders),
+            limit,
+            next_sign: Instant::now(),
         };
         let thread = thread::Builder::new()
             .name("hvd-lifeline".to_owned())
@@ -196,11 +225,16 @@ struct Watcher {
     lines: Vec<Line>,
     abort: Abort,
     orders: Arc<Orders>,
+    /// The longest silence (`LIFE-3`).
+    limit: Duration,
+    /// When the next sign of life is due.
+    next_sign: Instant,
 }
 
 impl Watcher {
     fn run(&mut self) {
         loop {
+            self.give_sign_of_life();
             let ready = match self.sleep() {
                 Ok(ready) => ready,
                 Err(error) => {
@@ -212,6 +246,8 @@ impl Watcher {
             for index in ready.into_iter().rev() {
                 self.hear(index);
             }
+            // After the news: whoever was stopped itself finds it waiting here.
+            self.look_for_silence();
             self.orders.flag.lower();
             while let Some(order) = self.orders.next() {
                 match order {
@@ -231,12 +267,31 @@ impl Watcher {
                 .iter()
                 .map(|line| PollFd::new(&line.stream, PollFlags::IN)),
         );
-        poll(&mut polled, None)?;
+        poll(&mut polled, Some(self.next_sign))?;
         let ready = polled[1..].iter().enumerate();
         Ok(ready
             .filter(|(_, line)| !line.revents().is_empty())
             .map(|(index, _)| index)
             .collect())
+    }
+
+    fn give_sign_of_life(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_sign {
+            self.tell(None, &Message::Alive);
+            self.next_sign = now + self.limit / SIGNS_WITHIN_LIMIT;
+        }
+    }
+
+    fn look_for_silence(&mut self) {
+        // From the back, because lines are removed.
+        for index in (0..self.lines.len()).rev() {
+            if self.lines[index].heard.elapsed() > self.limit {
+                let failure = self.lines[index].silent(self.limit);
+                self.pass_on(index, failure);
+                self.lines.remove(index);
+            }
+        }
     }
 
     /// Takes the news of one line; removes the line if it has ended.
@@ -247,6 +302,7 @@ impl Watcher {
             let line = &mut self.lines[index];
             match Message::take(&mut line.input) {
                 Ok(None) => break,
+                Ok(Some(Message::Alive)) => {}
                 Ok(Some(Message::Goodbye)) => return drop(self.lines.remove(index)),
                 Ok(Some(Message::Failure(failure))) => self.pass_on(index, failure),
                 Err(message::Malformed) => {

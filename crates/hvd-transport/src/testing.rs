@@ -152,6 +152,7 @@ pub fn options(
         key: key.clone(),
         generation: 0,
         timeout: Duration::from_secs(30),
+        silence: Duration::from_secs(30),
         patience,
         kind,
         listen: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -102,6 +102,8 @@ pub(super) struct Course {
     cause: Cause,
     /// Ranks that failed before anything was sent to them.
     failures: Vec<(Rank, Outcome)>,
+    /// Whom the cause blames although that rank has not failed: it may be stopped or cut off.
+    blamed: Option<Rank>,
     ending_since: Option<Instant>,
 }
 
@@ -113,6 +115,7 @@ impl Course {
             running: ranks,
             cause: Cause::Success,
             failures: Vec::new(),
+            blamed: None,
             ending_since: None,
         }
     }
@@ -125,6 +128,11 @@ impl Course {
     /// Why the job is ending.
     pub(super) fn cause(&self) -> Cause {
         self.cause
+    }
+
+    /// Whom the cause blames although that rank has not failed by itself.
+    pub(super) fn blamed(&self) -> Option<Rank> {
+        self.blamed
     }
 
     /// A worker has ended.
@@ -161,6 +169,7 @@ impl Course {
             let culprit = culprit_of(rank).filter(|&culprit| culprit != rank);
             let failed = |&&(other, _): &&(Rank, Outcome)| Some(other) == culprit;
             let Some(&(culprit, outcome)) = self.failures.iter().find(failed) else {
+                self.blamed = culprit;
                 return;
             };
             self.cause = Cause::Failure(culprit, outcome);
@@ -295,6 +304,7 @@ mod tests {
             Cause::Failure(ZERO, Outcome::Exited(1)),
             "the other one has not failed yet"
         );
+        assert_eq!(course.blamed(), Some(ONE));
         course.worker_ended(ONE, Outcome::Exited(3), at(start, 40));
         course.follow_blame(|rank| (rank == ZERO).then_some(ONE));
         assert_eq!(course.cause(), Cause::Failure(ONE, Outcome::Exited(3)));

@@ -106,7 +106,9 @@ impl Job {
         match (self.course.cause(), results) {
             (Cause::Failure(rank, outcome), _) => {
                 let tail = tails.remove(&rank).unwrap_or_default();
-                let report = messages::failure_report(self.placement(rank), outcome, &tail);
+                let blamed = self.course.blamed().map(|rank| self.placement(rank));
+                let failed = self.placement(rank);
+                let report = messages::failure_report(failed, outcome, blamed, &tail);
                 sink.voice().report(report).await;
             }
             (Cause::Success, Some(results)) => {

@@ -6,6 +6,7 @@ use crate::Failure;
 
 const GOODBYE: u8 = 1;
 const FAILURE: u8 = 2;
+const ALIVE: u8 = 3;
 /// Longer reasons and host names are cut.
 const LONGEST: usize = 8 * 1024;
 
@@ -13,6 +14,7 @@ const LONGEST: usize = 8 * 1024;
 pub(super) enum Message {
     Goodbye,
     Failure(Failure),
+    Alive,
 }
 
 /// Bytes that are no message.
@@ -24,6 +26,7 @@ impl Message {
         let (kind, body) = match self {
             Self::Goodbye => (GOODBYE, Vec::new()),
             Self::Failure(failure) => (FAILURE, encode_failure(failure)),
+            Self::Alive => (ALIVE, Vec::new()),
         };
         let mut out = vec![kind];
         out.extend(length(&body));
@@ -43,6 +46,7 @@ impl Message {
         let message = match kind {
             GOODBYE => Self::Goodbye,
             FAILURE => Self::Failure(decode_failure(body).ok_or(Malformed)?),
+            ALIVE => Self::Alive,
             _ => return Err(Malformed),
         };
         input.drain(..3 + length);
@@ -93,13 +97,13 @@ mod tests {
         #[test]
         fn messages_come_back_in_order_however_they_are_cut(rank: u32, host: String, reason: String, cut: prop::sample::Index) {
             let failure = Message::Failure(Failure { rank: Rank::new(rank), host, reason });
-            let bytes = [failure.encode(), Message::Goodbye.encode()].concat();
+            let bytes = [failure.encode(), Message::Alive.encode(), Message::Goodbye.encode()].concat();
             let (first, second) = bytes.split_at(cut.index(bytes.len()));
             let mut input = first.to_vec();
             let mut seen: Vec<Message> = std::iter::from_fn(|| Message::take(&mut input).unwrap()).collect();
             input.extend(second);
             seen.extend(std::iter::from_fn(|| Message::take(&mut input).unwrap()));
-            prop_assert_eq!(seen, [failure, Message::Goodbye]);
+            prop_assert_eq!(seen, [failure, Message::Alive, Message::Goodbye]);
             prop_assert!(input.is_empty());
         }
 

@@ -30,7 +30,7 @@ impl Meeting<'_> {
             .map(|(peer, stream)| Line::new(peer, self.host(peer).to_owned(), stream))
             .collect();
         let lines = lines.map_err(Error::io("preparing a lifeline"))?;
-        Lifeline::start(lines, self.abort.clone())
+        Lifeline::start(lines, self.options.silence, self.abort.clone())
     }
 
     /// Step 5: both lanes to every other rank.

@@ -54,7 +54,11 @@ pub struct MeshOptions {
     pub generation: u64,
     /// How long joining may take in all.
     pub timeout: Duration,
-    /// How long a peer may make no progress in the middle of an operation.
+    /// How long a rank may give no sign of life.
+    pub silence: Duration,
+    /// How long a peer may make no progress in the middle of an operation. Longer than `silence`:
+    /// a rank that is stopped holds up its neighbours, and those theirs, and none of them is to
+    /// blame.
     pub patience: Duration,
     /// Which wires to use; all ranks have to want the same.
     pub kind: TransportKind,

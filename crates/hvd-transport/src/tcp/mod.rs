@@ -4,10 +4,10 @@
 //! it too. Whether a rank died is the business of the [`crate::Lifeline`], whose news is at most
 //! milliseconds behind. So:
 //!
-//! - `TCP-1` the end of a connection is noted; nothing moves on it any more, and a wait for
-//!   control messages from anyone goes on without it.
-//! - `TCP-2` a wait for exactly that peer gives the lifeline [`GRACE`] to name the rank that
-//!   failed first, and then fails with this one.
+//! - `TCP-1` the end of a connection is noted; nothing moves on it any more.
+//! - `TCP-2` a wait that needs that peer gives the lifeline [`GRACE`] to name the rank that failed
+//!   first, and then fails with this one. Control messages are needed from rank 0, and on rank 0
+//!   from everybody; whoever leaves in peace does so after the last of them.
 
 mod close;
 
@@ -198,15 +198,24 @@ impl Tcp {
         Ok(in_time)
     }
 
-    /// The peer of a data wait whose connection has ended, and since when.
+    /// A peer that a wait needs and whose connection has ended, and since when.
     fn lost(&self, interest: Interest<'_>) -> Option<(Rank, Instant)> {
-        let Interest::Data { send, recv } = interest else {
-            return None;
-        };
-        recv.into_iter().chain(send).find_map(|peer| {
-            let pair = self.peers.get(peer.index())?.as_ref()?;
-            Some((peer, pair[Lane::Data as usize].ended?))
-        })
+        match interest {
+            Interest::Data { send, recv } => {
+                let mut peers = recv.into_iter().chain(send);
+                peers.find_map(|peer| self.ended(peer, Lane::Data))
+            }
+            // While the last words are still on their way to some, others may have left.
+            Interest::Control { unsent } if !unsent.is_empty() => None,
+            Interest::Control { .. } if self.rank == Rank::COORDINATOR => (0..self.peers.len())
+                .find_map(|index| self.ended(Rank::from_index(index), Lane::Control)),
+            Interest::Control { .. } => self.ended(Rank::COORDINATOR, Lane::Control),
+        }
+    }
+
+    fn ended(&self, peer: Rank, lane: Lane) -> Option<(Rank, Instant)> {
+        let pair = self.peers.get(peer.index())?.as_ref()?;
+        Some((peer, pair[lane as usize].ended?))
     }
 
     /// `TCP-2`: nobody was named in time, so it is this peer.
@@ -214,7 +223,7 @@ impl Tcp {
         self.abort.raise(Failure {
             rank: peer,
             host: self.hosts[peer.index()].clone(),
-            reason: "closed its connection while its data was needed".to_owned(),
+            reason: "closed its connection while it was needed".to_owned(),
         });
         self.abort.check().map(|()| Wake::Event)
     }

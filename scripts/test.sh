@@ -20,6 +20,8 @@ single() { "$BIN/python" -m pytest -q tests/single; }
 # Each rank runs the same tests; a failure on any rank fails the job.
 parallel() { local np=$1; shift; env "$@" "$BIN/horovodrun" -np "$np" "$BIN/python" -m pytest -q -p no:cacheprovider tests/parallel; }
 integration() { "$BIN/python" -m pytest -q tests/integration; }
+# Ranks killed, stopped, cut off and besieged; the long version is tests/chaos/chaos.py.
+chaos() { debian iproute2; "$BIN/python" -m pytest -q tests/chaos; }
 
 case ${1:-all} in
 core)
@@ -45,6 +47,7 @@ all)
     step "2 ranks, TCP" parallel 2 HOROVOD_TRANSPORT=tcp
     step "4 ranks, shared memory" parallel 4
     step "whole jobs" integration
+    step "faults" chaos
     say "all tests passed"
     ;;
 *)

@@ -2,7 +2,8 @@
 
 Each test is a job of its own, from init to shutdown. A rank where the test passed waits for the
 others before it leaves. A rank where it failed leaves at once, which ends the test on the others
-too; the next test starts with all ranks in step.
+too; the next test starts with all ranks in step. Process sets can be added and removed in tests
+marked with `dynamic_process_sets`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 
 PASSED = pytest.StashKey[bool]()
+DYNAMIC = "dynamic_process_sets"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{DYNAMIC}: init allows process sets to change later")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -28,8 +34,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Gener
 
 
 @pytest.fixture(autouse=True)
-def job(request: pytest.FixtureRequest) -> Iterator[None]:
-    basics.init()
+def job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "0")
+    dynamic = request.node.get_closest_marker(DYNAMIC) is not None
+    basics.init(process_sets="dynamic" if dynamic else None)
     yield
     if basics.is_initialized() and request.node.stash.get(PASSED, False):
         with contextlib.suppress(HorovodInternalError):
@@ -47,3 +55,10 @@ def several_ranks() -> None:
     """For tests about what happens between ranks."""
     if basics.size() == 1:
         pytest.skip("needs at least two ranks")
+
+
+@pytest.fixture
+def three_ranks() -> None:
+    """For tests about sets of several ranks that are not all ranks."""
+    if basics.size() < 3:
+        pytest.skip("needs at least three ranks")

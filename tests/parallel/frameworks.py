@@ -6,6 +6,7 @@ the rank, so that every rank can compute what the others have sent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -77,9 +78,12 @@ def values(rank: int, shape: tuple[int, ...], dtype: str = "float32") -> np.ndar
     return numbers > 1 if dtype == "bool" else numbers
 
 
-def everyones(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
-    """What all ranks contribute, by rank."""
-    return np.stack([values(rank, shape, dtype) for rank in range(basics.size())])
+def everyones(
+    shape: tuple[int, ...], dtype: str = "float32", ranks: Iterable[int] | None = None
+) -> np.ndarray:
+    """What all ranks, or the given ones, contribute, by rank."""
+    ranks = range(basics.size()) if ranks is None else ranks
+    return np.stack([values(rank, shape, dtype) for rank in ranks])
 
 
 def mine(framework: Framework, shape: tuple[int, ...], dtype: str = "float32") -> Any:
@@ -87,11 +91,16 @@ def mine(framework: Framework, shape: tuple[int, ...], dtype: str = "float32") -
     return framework.tensor(values(basics.rank(), shape, dtype), dtype)
 
 
-def share(rows: int, rank: int) -> slice:
-    """The rows that a rank gets from a reducescatter."""
-    shortest, longer = divmod(rows, basics.size())
+def share(rows: int, rank: int, size: int | None = None) -> slice:
+    """The rows that a rank gets from a reducescatter among all ranks, or `size` of them."""
+    shortest, longer = divmod(rows, basics.size() if size is None else size)
     start = rank * shortest + min(rank, longer)
     return slice(start, start + shortest + (rank < longer))
+
+
+def even_and_odd(hvd: Any) -> tuple[Any, Any]:
+    """Two disjoint process sets with all ranks, registered; needs at least two ranks."""
+    return tuple(hvd.add_process_set(range(first, hvd.size(), 2)) for first in (0, 1))
 
 
 def assert_equal(

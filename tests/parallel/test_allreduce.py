@@ -188,13 +188,3 @@ def test_unknown_reduction(framework: Framework) -> None:
         framework.hvd.allreduce(mine(framework, (3,)), op=17)
     with pytest.raises(NotImplementedError, match="Adasum"):
         framework.hvd.allreduce(mine(framework, (3,)), op=2)
-
-
-def test_other_process_sets_are_refused(framework: Framework) -> None:
-    hvd = framework.hvd
-    some = hvd.ProcessSet([0])
-    with pytest.raises(NotImplementedError, match=r"ranks=\[0\]"):
-        hvd.allreduce(mine(framework, (3,)), process_set=some)
-    with pytest.raises(NotImplementedError, match="global_process_set"):
-        hvd.add_process_set([0])
-    assert hvd.remove_process_set(some) is False

@@ -57,7 +57,11 @@ def test_outside_a_job(framework: Framework) -> None:
         lambda: hvd.broadcast(tensor, 0),
         lambda: hvd.alltoall(tensor),
         lambda: hvd.reducescatter(tensor),
+        lambda: hvd.grouped_allreduce([tensor]),
+        lambda: hvd.grouped_allgather([tensor]),
+        lambda: hvd.grouped_reducescatter([tensor]),
         lambda: hvd.barrier(),
+        lambda: hvd.join(),
         lambda: hvd.broadcast_object(1),
     ):
         with pytest.raises(HorovodInternalError):
@@ -88,14 +92,20 @@ def test_handles_end_with_the_job(framework: Framework) -> None:
 def test_an_interrupted_wait_can_be_taken_up_again(framework: Framework) -> None:
     hvd = framework.hvd
     if hvd.rank() != 0:
-        # The operation stays in flight on rank 0 until this rank submits its part.
+        # The operations stay in flight on rank 0 until this rank submits its part.
         hvd.barrier()
-    handle = hvd.allreduce_async(mine(framework, (5,)), name="x", op=hvd.Sum)
+    handles = [
+        hvd.allreduce_async(mine(framework, (5,)), name="x", op=hvd.Sum),
+        hvd.grouped_allreduce_async([mine(framework, (5,))] * 2, name="x", op=hvd.Sum),
+    ]
     if hvd.rank() == 0:
-        interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            interrupt.start()
-            hvd.synchronize(handle)
-        interrupt.join()
+        for handle in handles:
+            interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                interrupt.start()
+                hvd.synchronize(handle)
+            interrupt.join()
         hvd.barrier()
-    assert_equal(framework, hvd.synchronize(handle), everyones((5,)).sum(axis=0))
+    results = [hvd.synchronize(handle) for handle in handles]
+    for result in (results[0], *results[1]):
+        assert_equal(framework, result, everyones((5,)).sum(axis=0))

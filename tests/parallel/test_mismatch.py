@@ -66,6 +66,15 @@ MISMATCHES: dict[str, Call] = {
     "reducescatter type": lambda f, hvd, odd: hvd.reducescatter(
         tensor(f, (4,), "int32" if odd else "float32"), name="x"
     ),
+    "grouped allreduce shape": lambda f, hvd, odd: hvd.grouped_allreduce(
+        [tensor(f, (4,)), tensor(f, (5 if odd else 4,)), tensor(f, (6,))], name="x"
+    ),
+    "grouped allgather type": lambda f, hvd, odd: hvd.grouped_allgather(
+        [tensor(f, (4,), "int32" if odd else "float32"), tensor(f, (4,))], name="x"
+    ),
+    "grouped reducescatter shape": lambda f, hvd, odd: hvd.grouped_reducescatter(
+        [tensor(f, (4,)), tensor(f, (5 if odd else 4,))], name="x"
+    ),
     "reducescatter reduction": lambda f, hvd, odd: hvd.reducescatter(
         tensor(f, (4,)), name="x", op=hvd.Sum if odd else hvd.Average
     ),
@@ -101,6 +110,15 @@ SUBMISSIONS: dict[str, Callable[[Any, Any], int]] = {
     "broadcast": lambda hvd, tensor: hvd.broadcast_async(tensor, 0, name="twice"),
     "alltoall": lambda hvd, tensor: hvd.alltoall_async(tensor, name="twice"),
     "reducescatter": lambda hvd, tensor: hvd.reducescatter_async(tensor, name="twice"),
+    "grouped allreduce": lambda hvd, tensor: hvd.grouped_allreduce_async(
+        [tensor, tensor], name="twice"
+    ),
+    "grouped allgather": lambda hvd, tensor: hvd.grouped_allgather_async(
+        [tensor, tensor], name="twice"
+    ),
+    "grouped reducescatter": lambda hvd, tensor: hvd.grouped_reducescatter_async(
+        [tensor, tensor], name="twice"
+    ),
 }
 
 

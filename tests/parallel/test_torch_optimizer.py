@@ -14,6 +14,7 @@ import horovod.torch as hvd  # noqa: E402
 
 ROWS = 4
 STEPS = 5
+SHARED = torch.nn.Parameter(torch.ones(1))
 
 
 def new_model() -> torch.nn.Module:
@@ -274,9 +275,12 @@ def test_names_are_checked() -> None:
         ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, ValueError, "op=Average"),
         ({"op": hvd.Max}, ValueError, "Average or op=Sum"),
         ({"op": 2}, NotImplementedError, "Adasum"),
-        ({"num_groups": 2}, NotImplementedError, "groups"),
-        ({"groups": 2}, NotImplementedError, "groups"),
-        ({"process_set": hvd.ProcessSet([0])}, NotImplementedError, "global_process_set"),
+        ({"groups": 0}, ValueError, "groups must be a number greater than 0"),
+        ({"groups": "all"}, ValueError, "groups must be"),
+        ({"groups": [3]}, ValueError, r"groups\[0\] must be a list"),
+        ({"groups": [[], [3]]}, ValueError, r"groups\[1\] must hold tensors, not 3"),
+        ({"groups": [[SHARED], [SHARED]]}, ValueError, "twice"),
+        ({"process_set": hvd.ProcessSet([0])}, ValueError, "must be registered"),
     ],
 )
 def test_options_are_checked(options, error: type[Exception], text: str) -> None:

@@ -82,8 +82,44 @@ def test_types_that_cannot_be_sent() -> None:
 def test_arguments_of_init() -> None:
     with pytest.raises(ValueError, match="MPI"):
         hvd.init(comm=[0])
-    with pytest.raises(NotImplementedError, match="process_sets"):
+    for wrong in ("static", 5, [5], ["dynamic"]):
+        with pytest.raises(ValueError, match="process_sets"):
+            hvd.init(process_sets=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"process_sets\[0\].*global"):
         hvd.init(process_sets=[hvd.ProcessSet([0])])
+    assert hvd.is_initialized()
+
+
+def test_groups_and_join_alone() -> None:
+    arrays = [np.arange(3.0), np.arange(4, dtype="int32").reshape(2, 2)]
+    for results in (
+        hvd.grouped_allreduce(arrays),
+        hvd.grouped_allreduce_([array.copy() for array in arrays], op=hvd.Max),
+        hvd.grouped_allgather(arrays),
+        hvd.grouped_reducescatter(arrays, op=hvd.Sum),
+    ):
+        assert len(results) == 2
+        for result, array in zip(results, arrays):
+            np.testing.assert_array_equal(result, array)
+            assert result.dtype == array.dtype
+    assert hvd.join() == 0
+
+
+def test_a_process_set_before_it_is_registered() -> None:
+    process_set = hvd.ProcessSet([2, 0])
+    assert str(process_set) == "ProcessSet(process_set_id=None, ranks=[0, 2], mpi_comm=None)"
+    assert process_set.size() is None
+    assert process_set.rank() is None
+    assert process_set.included() is True
+    assert hvd.remove_process_set(process_set) is False
+    assert hvd.remove_process_set(hvd.global_process_set) is False
+    with pytest.raises(ValueError, match="must be registered"):
+        hvd.allreduce(1.0, process_set=process_set)
+    with pytest.raises(ValueError, match="HOROVOD_DYNAMIC_PROCESS_SETS=1"):
+        hvd.add_process_set(process_set)
+    for wrong in (5, [0.5], ["0"]):
+        with pytest.raises(ValueError, match=r".+"):
+            hvd.ProcessSet(wrong)  # type: ignore[arg-type]
 
 
 def test_a_forked_child_is_outside_the_job() -> None:

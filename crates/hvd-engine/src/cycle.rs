@@ -19,6 +19,7 @@ use crate::execute::team::{Hierarchy, Team};
 use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
 use crate::negotiate::hub::Hub;
+use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Change, Drained, Entry, Queue};
 use crate::{Error, Result};
@@ -40,6 +41,7 @@ pub(crate) struct Cycle {
     /// Who waits for changes of the process sets, in the order in which they were asked for.
     changes: VecDeque<Completer>,
     executor: Executor,
+    observer: Observer,
     /// Until when the coordinator has to answer a request for shutdown.
     shutdown_answer_due: Option<Instant>,
 }
@@ -61,6 +63,7 @@ impl Cycle {
         registry: Arc<ProcessSets>,
         hosts: Vec<String>,
         hierarchy: Hierarchy,
+        observer: Observer,
     ) -> Self {
         let me = transport.rank();
         let peers = (0..transport.size())
@@ -73,6 +76,7 @@ impl Cycle {
         Self {
             control: ControlChannel::new(peers),
             executor: Executor::new(),
+            observer,
             transport,
             queue,
             hub,
@@ -91,6 +95,9 @@ impl Cycle {
             Ok(initiator) => self.shut_down_by(initiator),
             Err(error) => {
                 let culprit = self.culprit(&error);
+                let me = self.transport.rank();
+                let host = self.transport.host_of(me).to_owned();
+                self.observer.dump(me, &host, &error.to_string());
                 (error, Farewell::Failed(culprit))
             }
         };
@@ -149,6 +156,9 @@ impl Cycle {
         let announced = self.announce()?;
         let mut verdicts = self.listen()?;
         verdicts.extend(self.decide()?);
+        if !verdicts.is_empty() {
+            self.observer.timeline.cycle_start();
+        }
         let turn = if announced || !verdicts.is_empty() {
             Turn::Busy
         } else {
@@ -196,7 +206,9 @@ impl Cycle {
     /// Sorts entries into their process sets and returns what there is to announce for each.
     fn take_in(&mut self, entries: Vec<Entry>) -> BTreeMap<ProcessSetId, Ready> {
         let mut messages = BTreeMap::new();
-        for entry in entries {
+        let now = Instant::now();
+        for mut entry in entries {
+            self.observer.announced(&mut entry, now);
             let id = entry.process_set;
             match self.sets.get_mut(&id) {
                 Some(set) => {
@@ -279,6 +291,7 @@ impl Cycle {
                 Response::Refuse { name, reason } => {
                     if let Some(entry) = self.set(id)?.refused(&name)? {
                         self.queue.release(id, std::iter::once(&name));
+                        self.observer.refused(&entry);
                         entry.complete(Err(Error::Mismatch(reason)));
                     }
                 }
@@ -301,8 +314,13 @@ impl Cycle {
         let team = Arc::clone(&set.team);
         self.queue
             .release(id, tasks.iter().map(|task| &task.plan.name));
-        self.executor
-            .execute(&mut *self.transport, &team, operation, tasks)
+        let noted = self.observer.begun(operation, &tasks);
+        let timeline = &self.observer.timeline;
+        let result = self
+            .executor
+            .execute(&mut *self.transport, &team, operation, tasks, timeline);
+        self.observer.ended(operation, noted, result.is_ok());
+        result
     }
 
     fn set(&mut self, id: ProcessSetId) -> Result<&mut LocalSet> {
@@ -350,13 +368,32 @@ impl Cycle {
     /// Waits until there may be something to do.
     fn sleep(&mut self) -> Result<()> {
         let due = self.hub.as_ref().and_then(Hub::due);
-        let deadline = [due, self.shutdown_answer_due].into_iter().flatten().min();
+        let stall_check = self.hub.as_ref().and_then(Hub::next_stall_check);
+        let deadlines = [due, stall_check, self.shutdown_answer_due];
+        let deadline = deadlines.into_iter().flatten().min();
         let wake = self.control.wait(&mut *self.transport, deadline)?;
-        let expired = self
-            .shutdown_answer_due
-            .is_some_and(|end| Instant::now() >= end);
+        let now = Instant::now();
+        if stall_check.is_some_and(|check| now >= check) {
+            self.look_for_stalls(now)?;
+        }
+        let expired = self.shutdown_answer_due.is_some_and(|end| now >= end);
         if wake == Wake::TimedOut && expired {
             return Err(self.transport.stalled(Rank::COORDINATOR).into());
+        }
+        Ok(())
+    }
+
+    /// On rank 0: warns of tensors that wait for some ranks for too long, or ends the job.
+    fn look_for_stalls(&mut self, now: Instant) -> Result<()> {
+        let reports = self.hub.as_mut().map(|hub| hub.look_for_stalls(now));
+        for report in reports.into_iter().flatten() {
+            if let Some(warning) = report.warning {
+                tracing::warn!("{warning}");
+            }
+            if let Some(failure) = report.verdict {
+                tracing::error!("{failure}");
+                return Err(Error::PeerLost(failure));
+            }
         }
         Ok(())
     }
@@ -370,7 +407,7 @@ fn numbered(number: u32) -> Outcome {
 }
 
 fn hear(hub: &mut Hub, transport: &dyn Transport, rank: Rank, message: Ready) -> Result<()> {
-    hub.hear(rank, message).map_err(|broken| {
+    hub.hear(rank, message, Instant::now()).map_err(|broken| {
         let host = transport.host_of(rank);
         Error::Internal(format!("rank {rank} on host `{host}` {broken}"))
     })

@@ -2,12 +2,13 @@
 //! from any thread, and shut down together with all other ranks.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use hvd_transport::{Failure, Transport};
-use hvd_types::{OpKind, Rank};
+use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::SetChange;
 
 use crate::cycle::Cycle;
@@ -16,9 +17,12 @@ use crate::fusion::plan::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles};
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
 use crate::negotiate::hub::Hub;
+use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Change, Entry, Queue};
+use crate::stall::StallOptions;
 use crate::submit::Submission;
+use crate::timeline::{CycleMarks, Timeline};
 use crate::{Error, Result};
 
 /// What an engine is told once.
@@ -36,6 +40,12 @@ pub struct EngineOptions {
     pub join_average: JoinAverage,
     /// Which operations go by way of hosts.
     pub hierarchy: Hierarchy,
+    /// How long a tensor may wait for some of the ranks.
+    pub stall: Option<StallOptions>,
+    /// Where rank 0 writes the timeline from the start, and whether it marks cycles.
+    pub timeline: Option<(PathBuf, bool)>,
+    /// Where each rank writes its last operations if the engine fails.
+    pub dump_directory: Option<PathBuf>,
 }
 
 impl Default for EngineOptions {
@@ -47,6 +57,9 @@ impl Default for EngineOptions {
             group_fusion: GroupFusion::default(),
             join_average: JoinAverage::default(),
             hierarchy: Hierarchy::default(),
+            stall: None,
+            timeline: None,
+            dump_directory: None,
         }
     }
 }
@@ -67,6 +80,7 @@ pub struct Engine {
     rank: Rank,
     size: usize,
     process_sets: Arc<ProcessSets>,
+    timeline: Timeline,
     kind: &'static str,
     queue: Arc<Queue>,
     handles: Handles,
@@ -85,6 +99,13 @@ impl Engine {
     ) -> Result<Self> {
         let (rank, size, kind) = (transport.rank(), transport.size(), transport.kind());
         let queue = Arc::new(Queue::new(transport.waker()));
+        let timeline = Timeline::new();
+        if rank == Rank::COORDINATOR
+            && let Some((path, mark_cycles)) = &options.timeline
+            && let Err(error) = timeline.start(path, marks(*mark_cycles))
+        {
+            tracing::error!("{error}");
+        }
         let hub = (rank == Rank::COORDINATOR).then(|| {
             Hub::new(CoordinatorOptions {
                 hosts: hosts.clone(),
@@ -93,12 +114,18 @@ impl Engine {
                 join_average: options.join_average,
                 cache_capacity: options.cache_capacity,
                 cycle_time: options.cycle_time,
+                stall: options.stall,
+                timeline: timeline.clone(),
             })
         });
         let process_sets = Arc::new(ProcessSets::new(size));
         let registry = Arc::clone(&process_sets);
         let to_cycle = Arc::clone(&queue);
-        let cycle = Cycle::new(transport, to_cycle, hub, registry, hosts, options.hierarchy);
+        let observer = Observer::new(timeline.clone(), options.dump_directory.clone());
+        let hierarchy = options.hierarchy;
+        let cycle = Cycle::new(
+            transport, to_cycle, hub, registry, hosts, hierarchy, observer,
+        );
         let thread = thread::Builder::new()
             .name("hvd-engine".to_owned())
             .spawn(move || cycle.run(farewell))
@@ -108,6 +135,7 @@ impl Engine {
             rank,
             size,
             process_sets,
+            timeline,
             kind,
             queue,
             handles: Handles::default(),
@@ -145,11 +173,12 @@ impl Engine {
         name: Option<String>,
         submissions: Vec<Submission>,
     ) -> Result<Vec<Handle>> {
-        let number = self.handles.reserve().0;
-        let kind = submissions
-            .first()
-            .map_or(OpKind::Allreduce, |first| first.kind);
-        let group = name.unwrap_or_else(|| format!("grouped_{kind}.noname.{number}"));
+        let first = submissions.first();
+        let (kind, id) = first.map_or((OpKind::Allreduce, ProcessSetId::GLOBAL), |first| {
+            (first.kind, first.process_set)
+        });
+        let unnamed = || self.process_sets.next_unnamed(id);
+        let group = name.unwrap_or_else(|| format!("grouped_{kind}.noname.{}", unnamed()));
         let count = submissions.len();
         let mut handles = Vec::with_capacity(count);
         let mut entries = Vec::with_capacity(count);
@@ -189,7 +218,9 @@ impl Engine {
         submission.check(self.rank, members.as_deref())?;
         let handle = self.handles.reserve();
         let size = members.map_or(self.size, |members| members.len());
-        let request = submission.request(handle, size);
+        let id = submission.process_set;
+        let unnamed = || self.process_sets.next_unnamed(id);
+        let request = submission.request(unnamed, size);
         let completion = Arc::new(Completion::default());
         let completer = Completer::new(&completion);
         // Known before it can complete, so that a caller who sees it complete finds it.
@@ -221,6 +252,20 @@ impl Engine {
         self.handles.forget(handle);
     }
 
+    /// Starts to write the timeline to a file; only rank 0 does.
+    pub fn start_timeline(&self, path: &Path, mark_cycles: bool) -> Result<()> {
+        if self.rank != Rank::COORDINATOR {
+            return Ok(());
+        }
+        let started = self.timeline.start(path, marks(mark_cycles));
+        started.map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// Completes the timeline's file.
+    pub fn stop_timeline(&self) {
+        self.timeline.stop();
+    }
+
     /// Ends the engine on all ranks, fails what is still pending everywhere, and returns when this
     /// rank's engine thread has ended. Harmless if it has ended already.
     pub fn shutdown(&self) {
@@ -235,6 +280,15 @@ impl Engine {
             // told their callers by being dropped.
             let _ = thread.join();
         }
+        self.timeline.stop();
+    }
+}
+
+fn marks(shown: bool) -> CycleMarks {
+    if shown {
+        CycleMarks::Shown
+    } else {
+        CycleMarks::Hidden
     }
 }
 

@@ -4,7 +4,8 @@
 //! Callers on any thread use [`Engine`]. Behind it one thread, `hvd-engine`, owns all state of the
 //! negotiation and runs [`cycle`].
 //!
-//! Must not know: Python, frameworks, processes, files, environment variables.
+//! Must not know: Python, frameworks, processes, environment variables, or files other than the
+//! timeline and the dump of the flight recorder.
 
 #![deny(unsafe_code)]
 
@@ -23,6 +24,11 @@ mod process_set;
 mod execute;
 mod fusion;
 
+mod observe;
+mod recorder;
+mod stall;
+mod timeline;
+
 mod error;
 mod handle;
 
@@ -34,5 +40,6 @@ pub use handle::{Completion, Handle, Outcome};
 pub use hvd_wire::SetChange;
 pub use negotiate::coordinator::JoinAverage;
 pub use process_set::ProcessSets;
+pub use stall::StallOptions;
 pub use submit::{ArgumentError, Submission, Unsupported};
 pub use tensor::{Buffer, Source, Target};

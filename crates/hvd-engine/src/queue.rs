@@ -6,12 +6,14 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use hvd_transport::Waker;
 use hvd_types::ProcessSetId;
 use hvd_wire::{Request, SetChange};
 
 use crate::handle::{Completer, Outcome};
+use crate::recorder::OperationNumber;
 use crate::submit::Submission;
 use crate::tensor::{Source, Target};
 use crate::{Error, Result};
@@ -25,6 +27,9 @@ pub(crate) struct Entry {
     pub(crate) target: Target,
     /// Rows for each rank, for an alltoall.
     pub(crate) splits: Vec<u64>,
+    pub(crate) submitted: Instant,
+    /// Its number in the flight recorder.
+    pub(crate) number: Option<OperationNumber>,
     completer: Completer,
 }
 
@@ -43,6 +48,8 @@ impl Entry {
             source,
             target,
             splits,
+            submitted: Instant::now(),
+            number: None,
             completer,
         }
     }

@@ -3,7 +3,6 @@
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use hvd_wire::Request;
 
-use crate::handle::Handle;
 use crate::tensor::{Source, Target};
 
 /// The name under which ranks meet at a barrier.
@@ -300,8 +299,9 @@ impl Submission {
 
     /// The request that describes this to the other ranks. An allreduce by Adasum is an operation
     /// of its own, and the average of a reducescatter is folded into its factor, as in Horovod.
-    pub(crate) fn request(&self, handle: Handle, size: usize) -> Request {
-        let automatic = || format!("{}.noname.{}", self.kind, handle.0);
+    /// `unnamed` numbers operations without a name.
+    pub(crate) fn request(&self, unnamed: impl FnOnce() -> u64, size: usize) -> Request {
+        let automatic = || format!("{}.noname.{}", self.kind, unnamed());
         let name = self.name.clone().unwrap_or_else(automatic);
         let folds = self.kind == OpKind::Reducescatter && self.reduce_op == ReduceOp::Average;
         let (reduce_op, postscale) = if folds {
@@ -433,7 +433,7 @@ mod tests {
         let mut scatter = Submission::new(OpKind::Reducescatter, DType::Float32, shape, source);
         scatter.reduce_op = ReduceOp::Average;
         scatter.postscale = 3.0;
-        let request = scatter.request(Handle(7), 4);
+        let request = scatter.request(|| 7, 4);
         assert_eq!(
             (request.reduce_op, request.postscale),
             (ReduceOp::Sum, 0.75)

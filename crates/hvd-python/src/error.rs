@@ -27,6 +27,11 @@ pub(crate) enum Error {
     UnknownHandle(u64),
     #[error("the thread that was to join the job has ended without an answer")]
     NoAnswer,
+    #[error(
+        "the timeline is not enabled; set HOROVOD_TIMELINE=DYNAMIC before hvd.init() to start it \
+         from the program"
+    )]
+    NoTimeline,
     #[error("process set {0} does not exist")]
     UnknownProcessSet(u32),
     #[error("{0} needs an initialized horovod; call hvd.init() first")]
@@ -47,6 +52,7 @@ impl From<Error> for PyErr {
             | Error::UnknownCode(_)
             | Error::UnknownHandle(_)
             | Error::UnknownProcessSet(_)
+            | Error::NoTimeline
             | Error::NotInitialized(_) => PyValueError::new_err(text),
         }
     }

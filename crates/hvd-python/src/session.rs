@@ -1,13 +1,16 @@
 //! The one engine of this process: joined by `init`, left by `shutdown`, forgotten after `fork`.
 
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 
-use hvd_config::{Environment, WorkerConfig};
-use hvd_engine::{Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage};
+use hvd_config::{Environment, Timeline, WorkerConfig};
+use hvd_engine::{
+    Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage, StallOptions,
+};
 use hvd_transport::{Abort, Failure, Lifeline, Mesh, Transport};
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
@@ -23,6 +26,8 @@ pub(crate) struct Session {
     placement: Placement,
     homogeneous: bool,
     pub(crate) dynamic_process_sets: bool,
+    /// Whether `HOROVOD_TIMELINE` was set, to a file or to `DYNAMIC`.
+    has_timeline: bool,
     abort: Abort,
     /// Sockets that a forked child must not keep open; empty once they are closed.
     lifeline_sockets: Arc<Mutex<Vec<RawFd>>>,
@@ -124,6 +129,15 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
         } else {
             GroupFusion::Mixed
         },
+        stall: config.stall_check.map(|check| StallOptions {
+            warning: check.warning,
+            shutdown: check.shutdown,
+        }),
+        timeline: match &config.timeline {
+            Some(Timeline::File(path)) => Some((path.clone(), config.timeline_mark_cycles)),
+            Some(Timeline::Dynamic) | None => None,
+        },
+        dump_directory: config.dump_dir.clone(),
         hierarchy: Hierarchy {
             allreduce: config.hierarchical_allreduce.unwrap_or(false),
             allgather: config.hierarchical_allgather.unwrap_or(false),
@@ -136,6 +150,7 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
     let placement = config.placement.clone();
     let homogeneous = is_balanced(&hosts);
     let dynamic_process_sets = config.dynamic_process_sets;
+    let has_timeline = config.timeline.is_some();
     let lifeline_sockets = Arc::clone(&sockets);
     let farewell = move |end, transport| leave(&config, end, transport, lifeline, &sockets);
     let engine = Engine::start(transport, hosts, &options, farewell)?;
@@ -144,6 +159,7 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
         placement,
         homogeneous,
         dynamic_process_sets,
+        has_timeline,
         abort,
         lifeline_sockets,
     })
@@ -252,6 +268,35 @@ pub(crate) fn is_initialized() -> bool {
 #[pyfunction]
 pub(crate) fn is_homogeneous() -> PyResult<bool> {
     Ok(known("is_homogeneous()")?.homogeneous)
+}
+
+/// Starts to write the timeline to a file, on rank 0.
+#[pyfunction]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "that is how arguments come from Python"
+)]
+pub(crate) fn start_timeline(
+    py: Python<'_>,
+    file_path: PathBuf,
+    mark_cycles: bool,
+) -> PyResult<()> {
+    let session = known("start_timeline()")?;
+    if !session.has_timeline {
+        return Err(Error::NoTimeline.into());
+    }
+    Ok(py.detach(|| {
+        let started = session.engine.start_timeline(&file_path, mark_cycles);
+        started.map_err(Error::from)
+    })?)
+}
+
+/// Completes the timeline's file.
+#[pyfunction]
+pub(crate) fn stop_timeline(py: Python<'_>) -> PyResult<()> {
+    let session = known("stop_timeline()")?;
+    py.detach(|| session.engine.stop_timeline());
+    Ok(())
 }
 
 /// What moves the bytes of this job.

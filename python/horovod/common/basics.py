@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from horovod import _core
-from horovod.common import collectives
+from horovod.common import handles
+from horovod.common import process_sets as sets
 from horovod.common.build import (
     ccl_built as ccl_built,
 )
@@ -31,7 +32,9 @@ from horovod.common.build import (
 from horovod.common.build import (
     rocm_built as rocm_built,
 )
+from horovod.common.objects import allgather_object
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import is_iterable
 
 _callbacks_registered = False
 
@@ -39,23 +42,52 @@ _callbacks_registered = False
 def init(comm: Any = None, process_sets: str | Sequence[ProcessSet] | None = None) -> None:
     """Joins the job that the environment describes; does nothing if this was done before.
 
-    Without a launcher this process becomes a job of its own, with one rank.
+    Without a launcher this process becomes a job of its own, with one rank. `process_sets` are
+    registered, and must be the same on every rank; "dynamic" allows them to be added and removed
+    later.
     """
     if comm is not None:
         raise ValueError(
             "init(comm=...) needs MPI, which this build does not have; "
             "leave comm out and choose the ranks with horovodrun -H"
         )
-    if process_sets:
-        raise NotImplementedError(
-            "init(process_sets=...) is not supported: operations run on "
-            "global_process_set only in this version"
-        )
+    static_sets = _static_sets(process_sets)
     if not _core.is_initialized():
-        collectives.forget_all()
+        _forget_all()
+        if isinstance(process_sets, str):
+            os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     _core.init()
     global_process_set.ranks = list(range(_core.size()))
     _register_callbacks()
+    if static_sets:
+        _require_agreement(static_sets)
+        sets.register_static(static_sets)
+
+
+def _static_sets(process_sets: Any) -> list[ProcessSet]:
+    """The sets to register; none if sets are to be added later."""
+    if process_sets is None or (
+        isinstance(process_sets, str) and process_sets.lower() == "dynamic"
+    ):
+        return []
+    static_sets = list(process_sets) if is_iterable(process_sets) else [process_sets]
+    if isinstance(process_sets, str) or not all(isinstance(s, ProcessSet) for s in static_sets):
+        raise ValueError(
+            'init(process_sets=...) takes a list of ProcessSet objects or "dynamic", '
+            f"not {process_sets!r}"
+        )
+    return static_sets
+
+
+def _require_agreement(static_sets: list[ProcessSet]) -> None:
+    """Raises ValueError on every rank if they do not all want the same sets, in the same order."""
+    wanted = allgather_object([process_set.ranks for process_set in static_sets], "init")
+    for rank, other in enumerate(wanted):
+        if other != wanted[0]:
+            raise ValueError(
+                "every rank must pass the same process_sets to init: those of rank 0 have the "
+                f"ranks {wanted[0]}, those of rank {rank} have {other}"
+            )
 
 
 def _register_callbacks() -> None:
@@ -68,21 +100,24 @@ def _register_callbacks() -> None:
 
 def _after_fork_in_child() -> None:
     _core.after_fork_in_child()
-    collectives.forget_all()
-    global_process_set.ranks = None
+    _forget_all()
 
 
 def shutdown() -> None:
     """Leaves the job. Operations that have not ended fail, here and on the other ranks."""
     _core.shutdown()
-    collectives.forget_all()
-    global_process_set.ranks = None
+    _forget_all()
 
 
 def _shutdown_at_exit() -> None:
     """Leaves the job at the end of the program, saying so if an exception ended it."""
     _core.shutdown(_uncaught_exception())
-    collectives.forget_all()
+    _forget_all()
+
+
+def _forget_all() -> None:
+    handles.forget_all()
+    sets.forget_all()
 
 
 def _uncaught_exception() -> str | None:
@@ -148,6 +183,22 @@ def is_homogeneous() -> bool:
     """Whether every host runs the same number of processes."""
     _require_initialized()
     return _core.is_homogeneous()
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Starts to write the timeline of this job to a file, on rank 0.
+
+    HOROVOD_TIMELINE must have been set before `init`, to `DYNAMIC` or to a file. A file that is
+    being written is completed first.
+    """
+    _require_initialized()
+    _core.start_timeline(os.fspath(file_path), mark_cycles)
+
+
+def stop_timeline() -> None:
+    """Completes the timeline's file. Harmless if none is being written."""
+    _require_initialized()
+    _core.stop_timeline()
 
 
 def mpi_threads_supported() -> bool:

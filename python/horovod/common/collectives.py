@@ -1,41 +1,17 @@
-"""Between the frameworks and the engine: views of memory in, handles out, results back.
-
-Owns the table of operations that were submitted and not yet synchronized. An entry keeps the
-memory alive that the engine reads and writes, so it is only dropped once the engine is done.
-"""
+"""Between the frameworks and the engine: views of memory in, handles out, results back."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from horovod import _core
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.handles import Finish, View, remember
 from horovod.common.process_sets import ProcessSet, usable_id
 from horovod.common.util import Adasum, Average, Max, Min, Product, Sum, require_count
 
 Output = _core.Output
-
-Finish = Callable[[Any], Any]
-"""Turns what the engine allocated (an `Output`, or None) into what the caller gets."""
-
-
-class View(NamedTuple):
-    """Memory of a contiguous tensor, as the engine sees it."""
-
-    address: int
-    dtype: int
-    shape: Sequence[int]
-    owner: object
-
-
-class _Pending(NamedTuple):
-    views: tuple[View, ...]
-    finish: Finish
-
-
-_pending: dict[int, _Pending] = {}
 
 
 def dtype_code(name: str) -> int:
@@ -54,11 +30,6 @@ def is_root(root_rank: int) -> bool:
     return _core.is_initialized() and _core.rank() == root_rank
 
 
-def forget_all() -> None:
-    """Drops every pending operation; only right when the engine has stopped."""
-    _pending.clear()
-
-
 def allreduce(
     source: View,
     target: View,
@@ -69,9 +40,9 @@ def allreduce(
     finish: Finish,
 ) -> int:
     """Starts an allreduce from one view to another, which may be the same; returns its handle."""
-    _check_op(op)
+    check_op(op)
     handle = _core.allreduce(
-        _full_name("allreduce", name),
+        full_name("allreduce", name),
         source.address,
         target.address,
         source.dtype,
@@ -81,19 +52,19 @@ def allreduce(
         float(scaling[1]),
         usable_id(process_set),
     )
-    return _remember(handle, finish, source, target)
+    return remember(handle, finish, source, target)
 
 
 def allgather(source: View, name: str | None, process_set: ProcessSet, finish: Finish) -> int:
     """Starts an allgather; returns its handle."""
     handle = _core.allgather(
-        _full_name("allgather", name),
+        full_name("allgather", name),
         source.address,
         source.dtype,
         source.shape,
         usable_id(process_set),
     )
-    return _remember(handle, finish, source)
+    return remember(handle, finish, source)
 
 
 def broadcast(
@@ -101,7 +72,7 @@ def broadcast(
 ) -> int:
     """Starts a broadcast in place; returns its handle."""
     handle = _core.broadcast(
-        _full_name("broadcast", name),
+        full_name("broadcast", name),
         view.address,
         view.address,
         view.dtype,
@@ -109,7 +80,7 @@ def broadcast(
         require_count(root_rank, "root_rank"),
         usable_id(process_set),
     )
-    return _remember(handle, finish, view)
+    return remember(handle, finish, view)
 
 
 def alltoall(
@@ -121,14 +92,14 @@ def alltoall(
 ) -> int:
     """Starts an alltoall; no splits means equal parts. Returns its handle."""
     handle = _core.alltoall(
-        _full_name("alltoall", name),
+        full_name("alltoall", name),
         source.address,
         source.dtype,
         source.shape,
         splits,
         usable_id(process_set),
     )
-    return _remember(handle, finish, source)
+    return remember(handle, finish, source)
 
 
 def reducescatter(
@@ -140,11 +111,10 @@ def reducescatter(
     finish: Finish,
 ) -> int:
     """Starts a reducescatter; returns its handle."""
-    _check_op(op)
-    if len(source.shape) == 0:
-        raise ValueError("reducescatter needs at least one dimension to split, got a scalar")
+    check_op(op)
+    check_scatter(source)
     handle = _core.reducescatter(
-        _full_name("reducescatter", name),
+        full_name("reducescatter", name),
         source.address,
         source.dtype,
         source.shape,
@@ -153,7 +123,7 @@ def reducescatter(
         float(scaling[1]),
         usable_id(process_set),
     )
-    return _remember(handle, finish, source)
+    return remember(handle, finish, source)
 
 
 def barrier(process_set: ProcessSet) -> None:
@@ -161,25 +131,9 @@ def barrier(process_set: ProcessSet) -> None:
     _core.wait(_core.barrier(usable_id(process_set)))
 
 
-def poll(handle: int) -> bool:
-    """Whether an operation has ended, so that `synchronize` would not wait."""
-    if handle not in _pending:
-        raise ValueError(f"handle {handle} is unknown or was synchronized before")
-    return _core.poll(handle)
-
-
-def synchronize(handle: int) -> Any:
-    """Waits for an operation and returns its result; None if the handle is not known."""
-    entry = _pending.get(handle)
-    if entry is None:
-        return None
-    try:
-        output = _core.wait(handle)
-    except (HorovodInternalError, ValueError):
-        _pending.pop(handle, None)
-        raise
-    _pending.pop(handle, None)
-    return entry.finish(output)
+def join() -> int:
+    """Takes part in what the other ranks still reduce until all have joined; returns the last."""
+    return _core.join()
 
 
 def output_buffer(output: Output) -> Any:
@@ -194,16 +148,19 @@ def check_splits(splits: Iterable[Any]) -> list[int]:
     return [require_count(rows, "each of splits") for rows in splits]
 
 
-def _remember(handle: int, finish: Finish, *views: View) -> int:
-    _pending[handle] = _Pending(views, finish)
-    return handle
-
-
-def _full_name(operation: str, name: str | None) -> str | None:
+def full_name(operation: str, name: str | None) -> str | None:
+    """The name by which the engine knows a tensor; without a name the engine finds one."""
     return None if name is None else f"{operation}.{name}"
 
 
-def _check_op(op: int) -> None:
+def check_scatter(source: View) -> None:
+    """Raises ValueError if a tensor has no rows to share out."""
+    if len(source.shape) == 0:
+        raise ValueError("reducescatter needs at least one dimension to split, got a scalar")
+
+
+def check_op(op: int) -> None:
+    """Raises an error for a reduction that the engine does not know."""
     if op == Adasum:
         raise NotImplementedError("Adasum is not supported in this version; use Average or Sum")
     if op not in (Average, Sum, Min, Max, Product):

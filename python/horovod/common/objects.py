@@ -10,7 +10,7 @@ from typing import Any
 
 from horovod import _core
 from horovod.common import collectives
-from horovod.common.collectives import View
+from horovod.common.handles import View, synchronize
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 
@@ -31,7 +31,7 @@ def broadcast_object(
         content = bytearray(length)
     view = _bytes_view(content)
     handle = collectives.broadcast(view, root_rank, f"{name}.t", process_set, _nothing)
-    collectives.synchronize(handle)
+    synchronize(handle)
     return obj if is_root else cloudpickle.loads(content)
 
 
@@ -45,7 +45,7 @@ def allgather_object(
     content = bytearray(cloudpickle.dumps(obj))
     lengths = _allgather_length(len(content), f"{name}.sz", process_set)
     handle = collectives.allgather(_bytes_view(content), f"{name}.t", process_set, _output_bytes)
-    everything = memoryview(collectives.synchronize(handle))
+    everything = memoryview(synchronize(handle))
     objects = []
     start = 0
     for length in lengths:
@@ -57,14 +57,14 @@ def allgather_object(
 def _broadcast_length(length: int, root_rank: int, name: str, process_set: ProcessSet) -> int:
     cell = ctypes.c_int64(length)
     handle = collectives.broadcast(_cell_view(cell), root_rank, name, process_set, _nothing)
-    collectives.synchronize(handle)
+    synchronize(handle)
     return cell.value
 
 
 def _allgather_length(length: int, name: str, process_set: ProcessSet) -> list[int]:
     cell = ctypes.c_int64(length)
     handle = collectives.allgather(_cell_view(cell), name, process_set, _output_bytes)
-    return memoryview(collectives.synchronize(handle)).cast("q").tolist()
+    return memoryview(synchronize(handle)).cast("q").tolist()
 
 
 def _cell_view(cell: ctypes.c_int64) -> View:

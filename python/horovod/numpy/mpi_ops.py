@@ -14,9 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from horovod.common import collectives
-from horovod.common.collectives import Output, View, poll, synchronize
+from horovod.common.collectives import Output, join
+from horovod.common.handles import poll, synchronize
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average
+from horovod.numpy.grouped_ops import (
+    grouped_allgather,
+    grouped_allgather_async,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    grouped_reducescatter,
+    grouped_reducescatter_async,
+)
+from horovod.numpy.tensors import Array, from_output, splits_list, view, writable_view
 
 __all__ = [
     "allgather",
@@ -32,13 +44,20 @@ __all__ = [
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "join",
     "poll",
     "reducescatter",
     "reducescatter_async",
     "synchronize",
 ]
-
-Array = npt.NDArray[Any]
 
 
 def allreduce(
@@ -75,8 +94,8 @@ def allreduce_async(
     array = np.asarray(tensor, order="C")
     result = np.empty_like(array, order="C", subok=False)
     return collectives.allreduce(
-        _view(array),
-        _view(result),
+        view(array),
+        view(result),
         name,
         op,
         (prescale_factor, postscale_factor),
@@ -116,9 +135,9 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `allreduce_` and returns its handle."""
-    view = _writable_view(tensor)
+    target = writable_view(tensor)
     scaling = (prescale_factor, postscale_factor)
-    return collectives.allreduce(view, view, name, op, scaling, process_set, lambda _: tensor)
+    return collectives.allreduce(target, target, name, op, scaling, process_set, lambda _: tensor)
 
 
 def allgather(
@@ -141,7 +160,7 @@ def allgather_async(
     array = np.asarray(tensor, order="C")
     dtype = array.dtype
     return collectives.allgather(
-        _view(array), name, process_set, lambda output: _from_output(output, dtype)
+        view(array), name, process_set, lambda output: from_output(output, dtype)
     )
 
 
@@ -190,8 +209,8 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `broadcast_` and returns its handle."""
-    view = _writable_view(tensor)
-    return collectives.broadcast(view, root_rank, name, process_set, lambda _: tensor)
+    target = writable_view(tensor)
+    return collectives.broadcast(target, root_rank, name, process_set, lambda _: tensor)
 
 
 def alltoall(
@@ -222,9 +241,9 @@ def alltoall_async(
     dtype = array.dtype
 
     def finish(output: Output) -> tuple[Array, Array]:
-        return _from_output(output, dtype), np.array(output.received_splits, dtype=np.int32)
+        return from_output(output, dtype), np.array(output.received_splits, dtype=np.int32)
 
-    return collectives.alltoall(_view(array), _splits_list(splits), name, process_set, finish)
+    return collectives.alltoall(view(array), splits_list(splits), name, process_set, finish)
 
 
 def reducescatter(
@@ -261,49 +280,15 @@ def reducescatter_async(
     array = np.asarray(tensor, order="C")
     dtype = array.dtype
     return collectives.reducescatter(
-        _view(array),
+        view(array),
         name,
         op,
         (prescale_factor, postscale_factor),
         process_set,
-        lambda output: _from_output(output, dtype),
+        lambda output: from_output(output, dtype),
     )
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Waits until every rank has arrived."""
     collectives.barrier(process_set)
-
-
-def _view(array: Array) -> View:
-    if not array.dtype.isnative:
-        raise ValueError(f"type not supported: {array.dtype.str} (foreign byte order)")
-    return View(array.ctypes.data, collectives.dtype_code(array.dtype.name), array.shape, array)
-
-
-def _writable_view(array: Array) -> View:
-    """A view for results that go into the caller's array, which therefore cannot be copied."""
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"an in-place operation needs an array, not {type(array).__name__}")
-    if not array.flags.c_contiguous:
-        raise ValueError("an in-place operation needs a contiguous array")
-    if not array.flags.writeable:
-        raise ValueError("an in-place operation needs an array that is not read-only")
-    return _view(array)
-
-
-def _from_output(output: Output, dtype: np.dtype[Any]) -> Array:
-    if output.nbytes == 0:
-        return np.empty(output.shape, dtype)
-    return np.frombuffer(collectives.output_buffer(output), dtype).reshape(output.shape)
-
-
-def _splits_list(splits: npt.ArrayLike | Sequence[int] | None) -> list[int]:
-    if splits is None:
-        return []
-    array = np.asarray(splits)
-    if array.ndim != 1:
-        raise ValueError(f"splits must have one dimension, not {array.ndim}")
-    if array.size > 0 and array.dtype.kind not in "iu":
-        raise ValueError(f"splits must be integers, not {array.dtype}")
-    return collectives.check_splits(array)

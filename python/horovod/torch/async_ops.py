@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from horovod.common import basics, collectives
-from horovod.common.collectives import Output, synchronize
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common import collectives
+from horovod.common.collectives import Output
+from horovod.common.handles import synchronize
+from horovod.common.process_sets import ProcessSet, global_process_set, set_size
 from horovod.common.util import Average, Sum, handle_average_backwards_compatibility
 from horovod.torch.tensors import from_output, splits_list, view
 
@@ -139,12 +140,13 @@ def sparse_allreduce_async(
         tensor = tensor.coalesce()
     indices = allgather_async(tensor.indices().t().contiguous(), f"{name}.indices", process_set)
     values = allgather_async(tensor.values().contiguous(), f"{name}.values", process_set)
+    size = set_size(process_set)
 
     def finish() -> torch.Tensor:
         gathered_values = synchronize(values)
         gathered_indices = synchronize(indices)
         if op == Average:
-            gathered_values = gathered_values / basics.size()
+            gathered_values = gathered_values / size
         return torch.sparse_coo_tensor(
             gathered_indices.t(), gathered_values, tensor.size(), check_invariants=False
         )

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from horovod.common import basics
-from horovod.common.collectives import synchronize
-from horovod.common.process_sets import ProcessSet
+from horovod.common.collectives import is_root
+from horovod.common.handles import synchronize
+from horovod.common.process_sets import ProcessSet, set_rank, set_size
 from horovod.common.util import Average, Sum
 from horovod.torch.async_ops import (
     allgather_async,
@@ -69,7 +69,7 @@ class Allgather(torch.autograd.Function):
         )
         grad = synchronize(_average_async(grad_outputs[0], ctx.process_set))
         rows_by_rank = synchronize(rows_handle).tolist()
-        start = sum(rows_by_rank[: basics.rank()])
+        start = sum(rows_by_rank[: set_rank(ctx.process_set)])
         return grad.narrow(0, start, ctx.rows), None, None
 
 
@@ -93,7 +93,7 @@ class Broadcast(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Averages the gradients; ranks whose input was not used get zero."""
         grad = synchronize(_average_async(grad_outputs[0], ctx.process_set))
-        if basics.rank() != ctx.root_rank:
+        if not is_root(ctx.root_rank):
             grad.zero_()
         return grad, None, None, None
 
@@ -148,7 +148,9 @@ class Reducescatter(torch.autograd.Function):
         handle = reducescatter_async(
             tensor, name, op, process_set, prescale_factor, postscale_factor
         )
-        ctx.factor = prescale_factor * postscale_factor * (basics.size() if op == Sum else 1)
+        ctx.factor = (
+            prescale_factor * postscale_factor * (set_size(process_set) if op == Sum else 1)
+        )
         ctx.process_set = process_set
         return synchronize(handle)
 

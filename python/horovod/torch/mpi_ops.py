@@ -13,7 +13,7 @@ import torch
 
 from horovod.common import collectives
 from horovod.common.basics import is_homogeneous
-from horovod.common.collectives import poll, synchronize
+from horovod.common.handles import poll, synchronize
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average, handle_average_backwards_compatibility
 from horovod.torch import gradients
@@ -28,6 +28,18 @@ from horovod.torch.async_ops import (
     sparse_allreduce_async,
 )
 from horovod.torch.compression import Compression, Compressor
+from horovod.torch.grouped_async_ops import (
+    grouped_allgather_async,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    grouped_reducescatter_async,
+)
+from horovod.torch.grouped_ops import (
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_reducescatter,
+)
 
 __all__ = [
     "allgather",
@@ -43,7 +55,16 @@ __all__ = [
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "is_homogeneous",
+    "join",
     "poll",
     "reducescatter",
     "reducescatter_async",
@@ -151,3 +172,13 @@ def reducescatter(
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Waits until every rank has arrived."""
     collectives.barrier(process_set)
+
+
+def join(device: int = -1) -> int:
+    """Waits until every rank has called this, taking part in what the others still allreduce.
+
+    For a rank that has run out of data while others have not: it contributes nothing to Sum, Min,
+    Max and Product, and Average still divides by the number of all ranks. Returns the rank that
+    joined last, whose model has seen the most data. `device` is not used on the CPU.
+    """
+    return collectives.join()

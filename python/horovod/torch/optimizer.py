@@ -1,7 +1,8 @@
 """The optimizer that combines the gradients of all ranks before each step.
 
-A hook on every parameter starts an allreduce as soon as its gradient is complete, so that
-gradients travel while the backward pass goes on; `step` waits for them.
+A hook on every parameter starts an allreduce as soon as its gradient is complete, or those of all
+parameters of its group are, so that gradients travel while the backward pass goes on; `step` waits
+for them.
 """
 
 from __future__ import annotations
@@ -10,63 +11,63 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from horovod.common import basics
-from horovod.common.process_sets import ProcessSet, global_process_set, usable_id
+from horovod.common.process_sets import ProcessSet, global_process_set, set_size, usable_id
 from horovod.common.util import Adasum, Average, Sum
-from horovod.torch.async_ops import allreduce_async_, sparse_allreduce_async
 from horovod.torch.compression import Compression, Compressor
-from horovod.torch.mpi_ops import synchronize
-
-Finish = Callable[[], None]
-"""Waits for a gradient and stores it in its parameter."""
-
-
-class _Reduction(NamedTuple):
-    """How gradients are combined."""
-
-    op: int
-    compression: type[Compressor]
-    prescale_factor: float
-    postscale_factor: float
-    sparse_as_dense: bool
-    process_set: ProcessSet
+from horovod.torch.gradient_reduction import Finish, Reduction
+from horovod.torch.parameter_groups import Group, Groups, agree_on_groups, check_groups
 
 
 class _DistributedOptimizer(torch.optim.Optimizer):
     """The part put in front of the wrapped optimizer's class; `super()` is that class."""
 
     _names: dict[torch.nn.Parameter, str]
-    _reduction: _Reduction
+    _reduction: Reduction
+    _group_of: dict[torch.nn.Parameter, Group]
     _backward_passes: int
     _passes_left: dict[torch.nn.Parameter, int]
     _started: dict[torch.nn.Parameter, Finish]
+    """By the first parameter of a group."""
     _synchronized: bool
     _should_synchronize: bool
 
     def _distribute(
-        self, names: dict[torch.nn.Parameter, str], passes: int, reduction: _Reduction
+        self,
+        names: dict[torch.nn.Parameter, str],
+        passes: int,
+        reduction: Reduction,
+        groups: Groups,
     ) -> None:
         self._names = names
         self._reduction = reduction
+        self._group_of = {}
         self._backward_passes = passes
         self._passes_left = {}
         self._started = {}
         self._synchronized = False
         self._should_synchronize = True
-        for group in self.param_groups:
-            self._register_hooks(group)
+        if self._combines():
+            named = {names[p]: p for p in self._parameters() if p.requires_grad}
+            for group in agree_on_groups(named, groups, reduction.process_set):
+                self._register_hooks(group)
 
-    def _register_hooks(self, group: dict[str, Any]) -> None:
-        if basics.size() == 1:
-            return
-        for parameter in group["params"]:
-            if parameter.requires_grad and parameter not in self._passes_left:
-                self._passes_left[parameter] = self._backward_passes
-                parameter.register_post_accumulate_grad_hook(self._gradient_is_ready)
+    def _combines(self) -> bool:
+        """Whether there is anybody to combine gradients with."""
+        process_set = self._reduction.process_set
+        return bool(process_set.included()) and set_size(process_set) > 1
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+    def _register_hooks(self, group: Group) -> None:
+        for parameter in group:
+            self._group_of[parameter] = group
+            self._passes_left[parameter] = self._backward_passes
+            parameter.register_post_accumulate_grad_hook(self._gradient_is_ready)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters, whose gradients are combined like the others'."""
@@ -74,7 +75,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         number = len(self.param_groups) - 1
         for index, parameter in enumerate(self.param_groups[number]["params"]):
             self._names.setdefault(parameter, _automatic_name(number, index))
-        self._register_hooks(self.param_groups[number])
+            if self._combines() and parameter.requires_grad and parameter not in self._group_of:
+                self._register_hooks((parameter,))
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how many backward passes add up before gradients are combined."""
@@ -91,7 +93,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         super().load_state_dict(state_dict)
 
     def _gradient_is_ready(self, parameter: torch.nn.Parameter) -> None:
-        if parameter in self._started or self._passes_left[parameter] <= 0:
+        group = self._group_of[parameter]
+        if group[0] in self._started or self._passes_left[parameter] <= 0:
             raise AssertionError(
                 "gradients were computed more than backward_passes_per_step times before "
                 "step() or synchronize(); raise backward_passes_per_step to add up gradients"
@@ -99,69 +102,21 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if parameter.grad is not None and parameter.grad.requires_grad:
             raise AssertionError("gradients of gradients cannot be combined by this optimizer")
         self._passes_left[parameter] -= 1
-        if self._passes_left[parameter] == 0:
-            self._started[parameter] = self._start(parameter)
+        if all(self._passes_left[member] == 0 for member in group):
+            self._start(group)
 
-    def _start(self, parameter: torch.nn.Parameter) -> Finish:
-        """Starts combining one gradient."""
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        grad = parameter.grad
-        if not grad.is_sparse:
-            return self._start_dense(parameter, grad)
-        if not self._reduction.sparse_as_dense:
-            return self._start_sparse(parameter, grad)
-        dense = grad.to_dense()
-        wait = self._reduce(dense, self._names[parameter])
-
-        def finish() -> None:
-            parameter.grad = wait().to_sparse()
-
-        return finish
-
-    def _start_dense(self, parameter: torch.nn.Parameter, grad: torch.Tensor) -> Finish:
-        wait = self._reduce(grad, self._names[parameter])
-
-        def finish() -> None:
-            reduced = wait()
-            if reduced.data_ptr() != grad.data_ptr():
-                grad.copy_(reduced)
-
-        return finish
-
-    def _start_sparse(self, parameter: torch.nn.Parameter, grad: torch.Tensor) -> Finish:
-        reduction = self._reduction
-        wait = sparse_allreduce_async(
-            grad, self._names[parameter], reduction.op, reduction.process_set
-        )
-
-        def finish() -> None:
-            parameter.grad = wait()
-
-        return finish
-
-    def _reduce(self, tensor: torch.Tensor, name: str) -> Callable[[], torch.Tensor]:
-        """Starts combining a dense tensor, in place if it is neither compressed nor strided."""
-        reduction = self._reduction
-        compressed, ctx = reduction.compression.compress(tensor.detach())
-        handle = allreduce_async_(
-            compressed.contiguous(),
-            name=name,
-            op=reduction.op,
-            prescale_factor=reduction.prescale_factor,
-            postscale_factor=reduction.postscale_factor,
-            process_set=reduction.process_set,
-        )
-        return lambda: reduction.compression.decompress(synchronize(handle), ctx)
+    def _start(self, group: Group) -> None:
+        named = [(self._names[parameter], parameter) for parameter in group]
+        self._started[group[0]] = self._reduction.start(named)
 
     def synchronize(self) -> None:
         """Combines the gradients that have not been, and waits for all of them.
 
         A parameter without gradient takes part with zeros: other ranks may have one.
         """
-        for parameter in self._passes_left:
-            if parameter not in self._started:
-                self._started[parameter] = self._start(parameter)
+        for group in self._group_of.values():
+            if group[0] not in self._started:
+                self._start(group)
         try:
             for finish in self._started.values():
                 finish()
@@ -229,24 +184,28 @@ def DistributedOptimizer(
     op: int = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
-    groups: Any = None,
+    groups: Groups = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Returns an optimizer that averages (or sums) the gradients of all ranks before each step.
 
     It is an instance of the wrapped optimizer's class and continues with its options and state.
-    Gradients of `backward_passes_per_step` passes are added up before they are combined.
+    Gradients of `backward_passes_per_step` passes are added up before they are combined. `groups`,
+    a number of groups or lists of parameters, makes the gradients of a group travel together. Ranks
+    outside of `process_set` keep their own gradients.
     """
     _check_passes(backward_passes_per_step)
     _check_op(op, gradient_predivide_factor)
-    if num_groups or groups is not None:
-        raise NotImplementedError(
-            "groups and num_groups are not supported in this version; leave them out"
+    if num_groups:
+        warnings.warn(
+            "the argument num_groups is deprecated; use groups", DeprecationWarning, stacklevel=2
         )
+        groups = num_groups if groups is None else groups
+    check_groups(groups)
     usable_id(process_set)
     names = _parameter_names(optimizer, named_parameters)
-    reduction = _Reduction(
+    reduction = Reduction(
         op,
         compression,
         1.0 / gradient_predivide_factor,
@@ -259,7 +218,7 @@ def DistributedOptimizer(
     result = object.__new__(distributed)
     # A learning-rate scheduler may have put its own `step` on the instance, bound to the old one.
     result.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
-    result._distribute(names, backward_passes_per_step, reduction)
+    result._distribute(names, backward_passes_per_step, reduction, groups)
     return result
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from horovod.common import collectives
-from horovod.common.collectives import Output, View
+from horovod.common.collectives import Output
+from horovod.common.handles import View
 
 
 def view(tensor: torch.Tensor) -> View:

@@ -2,8 +2,6 @@
 
 use super::{Group, Setting, Values, name, setting};
 
-const SEVERAL_HOSTS: &str = "jobs on several hosts";
-
 pub(super) const COMMUNICATION: Group = Group {
     title: "Communication",
     about: "Who moves the bytes, and how long a rank waits for another one.",
@@ -121,8 +119,7 @@ pub(super) const ALGORITHMS: Group = Group {
             "1 reduces inside each host first, then between hosts; 0 never does.",
         )
         .flag("--hierarchical-allreduce, --no-hierarchical-allreduce")
-        .key("params.hierarchical_allreduce")
-        .comes_with(SEVERAL_HOSTS),
+        .key("params.hierarchical_allreduce"),
         setting(
             name::HIERARCHICAL_ALLGATHER,
             Values::Flag,
@@ -130,8 +127,7 @@ pub(super) const ALGORITHMS: Group = Group {
             "1 gathers inside each host first, then between hosts; 0 never does.",
         )
         .flag("--hierarchical-allgather, --no-hierarchical-allgather")
-        .key("params.hierarchical_allgather")
-        .comes_with(SEVERAL_HOSTS),
+        .key("params.hierarchical_allgather"),
         setting(
             name::TORUS_ALLREDUCE,
             Values::Flag,

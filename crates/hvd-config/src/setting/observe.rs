@@ -3,8 +3,6 @@
 
 use super::{Group, Values, name, setting};
 
-const TIMELINE_SUPPORT: &str = "the timeline";
-const STALL_SUPPORT: &str = "the stall check";
 const AUTOTUNE_SUPPORT: &str = "autotuning";
 
 pub(super) const LOG: Group = Group {
@@ -35,8 +33,7 @@ pub(super) const LOG: Group = Group {
             Values::Text("a folder"),
             "",
             "Folder that gets a report of the engine's state when a job fails.",
-        )
-        .comes_with("reports of failed jobs"),
+        ),
     ],
 };
 
@@ -51,8 +48,7 @@ pub(super) const TIMELINE: Group = Group {
             "File that rank 0 writes; `DYNAMIC` waits for `start_timeline()`.",
         )
         .flag("--timeline-filename")
-        .key("timeline.filename")
-        .comes_with(TIMELINE_SUPPORT),
+        .key("timeline.filename"),
         setting(
             name::TIMELINE_MARK_CYCLES,
             Values::Flag,
@@ -60,8 +56,7 @@ pub(super) const TIMELINE: Group = Group {
             "1 marks the beginning of each round of negotiation.",
         )
         .flag("--timeline-mark-cycles, --no-timeline-mark-cycles")
-        .key("timeline.mark_cycles")
-        .comes_with(TIMELINE_SUPPORT),
+        .key("timeline.mark_cycles"),
     ],
 };
 
@@ -76,8 +71,7 @@ pub(super) const STALL_CHECK: Group = Group {
             "1 turns the check off. The key says the opposite: `true` turns it on.",
         )
         .flag("--no-stall-check, --stall-check")
-        .key("stall_check.enabled")
-        .comes_with(STALL_SUPPORT),
+        .key("stall_check.enabled"),
         setting(
             name::STALL_CHECK_TIME,
             Values::PositiveSeconds,
@@ -85,8 +79,7 @@ pub(super) const STALL_CHECK: Group = Group {
             "How long a tensor waits for other ranks before this is reported.",
         )
         .flag("--stall-check-warning-time-seconds")
-        .key("stall_check.warning_time_seconds")
-        .comes_with(STALL_SUPPORT),
+        .key("stall_check.warning_time_seconds"),
         setting(
             name::STALL_SHUTDOWN_TIME,
             Values::Seconds,
@@ -95,8 +88,7 @@ pub(super) const STALL_CHECK: Group = Group {
              never ends it.",
         )
         .flag("--stall-check-shutdown-time-seconds")
-        .key("stall_check.shutdown_time_seconds")
-        .comes_with(STALL_SUPPORT),
+        .key("stall_check.shutdown_time_seconds"),
     ],
 };
 

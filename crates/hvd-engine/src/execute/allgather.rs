@@ -9,6 +9,7 @@ use hvd_wire::{Operation, TensorPlan};
 use super::team::Team;
 use super::{Context, Work, count, row_bytes};
 use crate::handle::Outcome;
+use crate::timeline::Activity;
 
 pub(super) fn allgather(
     context: &mut Context<'_>,
@@ -34,6 +35,7 @@ fn alone(
         target,
         ..
     } = work;
+    context.phases.begin(Activity::Collective(operation.kind));
     let counts = bytes_by_rank(&plan, operation);
     let mut memory = target.into_memory(counts.iter().sum());
     let start = counts[..context.comm.index()].iter().sum::<usize>();
@@ -70,6 +72,7 @@ fn fused(
     let blocks: Vec<usize> = (0..context.comm.size())
         .map(|rank| counts.iter().map(|by_rank| by_rank[rank]).sum())
         .collect();
+    context.phases.begin(Activity::MemcpyInFusionBuffer);
     let buffer = context.fusion.bytes(blocks.iter().sum());
     let mut place = blocks[..me].iter().sum();
     for work in &works {
@@ -77,6 +80,7 @@ fn fused(
         buffer[place..place + bytes.len()].copy_from_slice(bytes);
         place += bytes.len();
     }
+    context.phases.begin(Activity::Collective(operation.kind));
     let output = PartsMut {
         bytes: buffer,
         counts: &blocks,
@@ -87,6 +91,7 @@ fn fused(
         output,
         &context.workspace.tuning,
     )?;
+    context.phases.begin(Activity::MemcpyOutFusionBuffer);
     Ok(unpack(works, &counts, buffer))
 }
 

@@ -13,6 +13,7 @@ use hvd_wire::Operation;
 use super::team::Team;
 use super::{Context, Work};
 use crate::handle::Outcome;
+use crate::timeline::Activity;
 
 pub(super) fn allreduce(
     context: &mut Context<'_>,
@@ -32,6 +33,7 @@ fn alone(
     operation: &Operation,
     work: Work,
 ) -> hvd_collectives::Result<Outcome> {
+    context.phases.begin(Activity::Collective(operation.kind));
     let prescale = factor_in(operation, &work);
     let Work {
         plan,
@@ -67,6 +69,7 @@ fn fused(
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
     let lengths: Vec<usize> = works.iter().map(|work| work.source.len()).collect();
+    context.phases.begin(Activity::MemcpyInFusionBuffer);
     let buffer = context.fusion.bytes(lengths.iter().sum());
     let mut rest = &mut buffer[..];
     for work in &works {
@@ -75,12 +78,14 @@ fn fused(
         kernel::copy_scaled(operation.dtype, prescale, work.source.as_slice(), part)?;
         rest = after;
     }
+    context.phases.begin(Activity::Collective(operation.kind));
     let way = Way {
         comm: &mut context.comm,
         team: context.team,
         workspace: context.workspace,
     };
     way.reduce(operation, buffer, &lengths)?;
+    context.phases.begin(Activity::MemcpyOutFusionBuffer);
     let factor = factor_out(operation);
     let mut rest = &buffer[..];
     let mut outcomes = Vec::with_capacity(works.len());

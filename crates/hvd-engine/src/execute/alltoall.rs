@@ -8,12 +8,14 @@ use hvd_wire::{Operation, TensorPlan};
 
 use super::{Context, Work, count, row_bytes};
 use crate::handle::Outcome;
+use crate::timeline::Activity;
 
 pub(super) fn alltoall(
     context: &mut Context<'_>,
     operation: &Operation,
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
+    context.phases.begin(Activity::Collective(operation.kind));
     works
         .into_iter()
         .map(|work| alone(context, operation, work))

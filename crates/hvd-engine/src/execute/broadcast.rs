@@ -4,12 +4,14 @@ use hvd_wire::Operation;
 
 use super::{Context, Work};
 use crate::handle::Outcome;
+use crate::timeline::Activity;
 
 pub(super) fn broadcast(
     context: &mut Context<'_>,
     operation: &Operation,
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
+    context.phases.begin(Activity::Collective(operation.kind));
     let root = context.position(operation.root)?;
     let mut outcomes = Vec::with_capacity(works.len());
     for Work {

@@ -9,6 +9,7 @@ mod allreduce;
 mod alltoall;
 mod barrier;
 mod broadcast;
+mod phases;
 mod reducescatter;
 pub(crate) mod team;
 
@@ -22,7 +23,9 @@ use hvd_wire::{Operation, TensorPlan};
 use crate::handle::{Completer, Outcome};
 use crate::queue::Entry;
 use crate::tensor::{Source, Target};
+use crate::timeline::Timeline;
 use crate::{Error, Result};
+use phases::Phases;
 use team::Team;
 
 /// A tensor of an agreed operation, with what this rank submitted for it; nothing if this rank has
@@ -52,6 +55,7 @@ struct Context<'a> {
     fusion: &'a mut Scratch,
     /// Where the result of a fused operation lands if it is not in the same place.
     result: &'a mut Scratch,
+    phases: Phases<'a>,
 }
 
 impl Context<'_> {
@@ -91,11 +95,13 @@ impl Executor {
         team: &Team,
         operation: &Operation,
         tasks: Vec<Task>,
+        timeline: &Timeline,
     ) -> Result<()> {
         let (works, completers): (Vec<Work>, Vec<Option<Completer>>) =
             tasks.into_iter().map(|task| task.split(operation)).unzip();
         let label = label(operation, &works);
-        match self.run(transport, team, operation, works) {
+        let phases = Phases::new(timeline, &works);
+        match self.run(transport, team, operation, works, phases) {
             Ok(outcomes) => {
                 let done = completers.into_iter().zip(outcomes);
                 for (completer, outcome) in done.filter_map(|(to, what)| Some((to?, what))) {
@@ -119,6 +125,7 @@ impl Executor {
         team: &Team,
         operation: &Operation,
         works: Vec<Work>,
+        phases: Phases<'_>,
     ) -> hvd_collectives::Result<Vec<Outcome>> {
         let mut context = Context {
             comm: Communicator::new(transport, &team.members)?,
@@ -126,6 +133,7 @@ impl Executor {
             workspace: &mut self.workspace,
             fusion: &mut self.fusion,
             result: &mut self.result,
+            phases,
         };
         match operation.kind {
             OpKind::Allreduce | OpKind::Adasum => {

@@ -11,6 +11,7 @@ use hvd_wire::{Operation, TensorPlan};
 
 use super::{Context, Work, count, row_bytes};
 use crate::handle::Outcome;
+use crate::timeline::Activity;
 
 pub(super) fn reducescatter(
     context: &mut Context<'_>,
@@ -30,6 +31,7 @@ pub(super) fn reducescatter(
                 .sum()
         })
         .collect();
+    context.phases.begin(Activity::MemcpyInFusionBuffer);
     let input = context.fusion.bytes(counts.iter().sum());
     let mut rest = &mut input[..];
     for rank in 0..size {
@@ -40,6 +42,7 @@ pub(super) fn reducescatter(
             rest = after;
         }
     }
+    context.phases.begin(Activity::Collective(operation.kind));
     let output = context.result.bytes(counts[me]);
     let buffers = ScatterBuffers {
         input: Parts {
@@ -49,6 +52,7 @@ pub(super) fn reducescatter(
         output: &mut *output,
     };
     hvd_collectives::reducescatter(&mut context.comm, combine, buffers, context.workspace)?;
+    context.phases.begin(Activity::MemcpyOutFusionBuffer);
     let mut rest = &output[..];
     let mut outcomes = Vec::with_capacity(works.len());
     for Work { plan, target, .. } in works {

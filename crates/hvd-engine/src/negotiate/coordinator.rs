@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hvd_transport::Failure;
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::{CacheId, Member, Ready, Request, Response, Verdict};
 
@@ -20,6 +21,8 @@ use super::agreement::Agreement;
 use super::cache::Cache;
 use super::validate::{Claim, Party, validate};
 use crate::fusion::plan::{Agreed, GroupFusion, fuse};
+use crate::stall::{StallInspector, StallOptions, text};
+use crate::timeline::Timeline;
 
 /// What all coordinators of a job are told once.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +35,9 @@ pub(crate) struct CoordinatorOptions {
     pub(crate) cache_capacity: usize,
     /// Least time between two verdicts.
     pub(crate) cycle_time: Duration,
+    /// How long a tensor may wait for some ranks; `None` for ever.
+    pub(crate) stall: Option<StallOptions>,
+    pub(crate) timeline: Timeline,
 }
 
 /// What an average is divided by while some ranks have joined.
@@ -75,6 +81,7 @@ pub(crate) struct Coordinator {
     /// The member that joined last, once all have.
     last_joined: Option<Rank>,
     cache: Cache,
+    stalls: Option<StallInspector>,
     sequence: u64,
     last_verdict: Option<Instant>,
 }
@@ -100,6 +107,9 @@ impl Coordinator {
         options: Arc<CoordinatorOptions>,
     ) -> Self {
         let cache = Cache::new(options.cache_capacity, members.len());
+        let place = |&rank: &Rank| (rank, options.hosts[rank.index()].as_str().into());
+        let inspector = |limits| StallInspector::new(limits, members.iter().map(place));
+        let stalls = options.stall.map(inspector);
         Self {
             id,
             members,
@@ -110,19 +120,25 @@ impl Coordinator {
             joined: Vec::new(),
             last_joined: None,
             cache,
+            stalls,
             sequence: 0,
             last_verdict: None,
         }
     }
 
     /// Takes in what a member has to say.
-    pub(crate) fn hear(&mut self, rank: Rank, message: Ready) -> Result<(), ProtocolError> {
+    pub(crate) fn hear(
+        &mut self,
+        rank: Rank,
+        message: Ready,
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
         let position = self.position(rank)?;
         for id in message.cached {
             let unknown = ProtocolError::UnknownNumber(id);
             let agreement = Arc::clone(self.cache.resolve(id).ok_or(unknown)?);
             let name = Arc::clone(&agreement.name);
-            self.note(rank, name, Asked::Number(id, agreement))?;
+            self.note(rank, name, Asked::Number(id, agreement), now)?;
         }
         for request in message.requests {
             if request.kind == OpKind::Join {
@@ -133,7 +149,7 @@ impl Coordinator {
                 return Err(ProtocolError::UnknownRoot(request.root));
             }
             let name = Arc::clone(&request.name);
-            self.note(rank, name, Asked::Request(request))?;
+            self.note(rank, name, Asked::Request(request), now)?;
         }
         self.cache.acknowledge(position, message.seen);
         Ok(())
@@ -175,6 +191,28 @@ impl Coordinator {
         })
     }
 
+    /// When to look for stalled tensors again.
+    pub(crate) fn next_stall_check(&self) -> Option<Instant> {
+        self.stalls.as_ref()?.next_check()
+    }
+
+    /// Looks for tensors that some members wait for and others have not asked for.
+    pub(crate) fn look_for_stalls(&mut self, now: Instant) -> StallReport {
+        let (Some(stalls), Some(limits)) = (&mut self.stalls, self.options.stall) else {
+            return StallReport::default();
+        };
+        let found = stalls.inspect(now);
+        let warning = (!found.is_empty()).then(|| text::warning(&found, limits.warning));
+        let verdict = stalls.verdict(now);
+        let culprit = verdict.iter().find_map(|finding| finding.missing.first());
+        let verdict = culprit.map(|culprit| Failure {
+            rank: culprit.rank,
+            host: culprit.host.to_string(),
+            reason: text::verdict(&verdict, limits.shutdown.unwrap_or_default()),
+        });
+        StallReport { warning, verdict }
+    }
+
     /// When a verdict that is being held back becomes due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let last = self.last_verdict.filter(|_| self.has_something_to_say());
@@ -190,7 +228,13 @@ impl Coordinator {
         self.members.binary_search(&rank).map_err(stranger)
     }
 
-    fn note(&mut self, rank: Rank, name: Arc<str>, asked: Asked) -> Result<(), ProtocolError> {
+    fn note(
+        &mut self,
+        rank: Rank,
+        name: Arc<str>,
+        asked: Asked,
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
         let waiting = self.waiting.entry(Arc::clone(&name)).or_insert_with(|| {
             self.arrivals += 1;
             let arrival = self.arrivals;
@@ -202,11 +246,36 @@ impl Coordinator {
         if waiting.askers.iter().any(|&(asker, _)| asker == rank) {
             return Err(ProtocolError::AskedTwice(name));
         }
+        let kind = asked.kind();
         waiting.askers.push((rank, asked));
-        if waiting.is_ready(self.members.len(), &self.joined) {
-            self.ready.extend(self.waiting.remove(&name));
+        let is_ready = waiting.is_ready(self.members.len(), &self.joined);
+        self.observe_asked(&name, rank, kind, now);
+        if is_ready && let Some(waiting) = self.waiting.remove(&name) {
+            self.make_ready(&name, waiting);
         }
         Ok(())
+    }
+
+    fn observe_asked(&mut self, name: &Arc<str>, rank: Rank, kind: OpKind, now: Instant) {
+        if let Some(stalls) = &mut self.stalls {
+            stalls.asked(name, rank, now);
+        }
+        let timeline = &self.options.timeline;
+        if timeline.is_recording() {
+            let position = self
+                .position(rank)
+                .map_or(0, |position| Rank::from_index(position).number());
+            timeline.negotiate_start(name, kind);
+            timeline.rank_ready(name, position);
+        }
+    }
+
+    fn make_ready(&mut self, name: &Arc<str>, waiting: Waiting) {
+        if let Some(stalls) = &mut self.stalls {
+            stalls.answered(name);
+        }
+        self.options.timeline.negotiate_end(name);
+        self.ready.push(waiting);
     }
 
     /// A member has nothing more to give; that may be what others were waiting for.
@@ -217,16 +286,23 @@ impl Coordinator {
         self.joined.push(rank);
         let (members, joined) = (self.members.len(), &self.joined);
         let complete = |waiting: &Waiting| waiting.is_ready(members, joined);
-        let mut ready: Vec<Waiting> = self
+        let mut ready: Vec<(Arc<str>, Waiting)> = self
             .waiting
             .extract_if(|_, waiting| complete(waiting))
-            .map(|(_, waiting)| waiting)
             .collect();
-        ready.sort_by_key(|waiting| waiting.arrival);
-        self.ready.extend(ready);
-        if self.joined.len() == self.members.len() {
+        ready.sort_by_key(|(_, waiting)| waiting.arrival);
+        for (name, waiting) in ready {
+            self.make_ready(&name, waiting);
+        }
+        let over = self.joined.len() == self.members.len();
+        if over {
             self.last_joined = self.joined.pop();
             self.joined.clear();
+        }
+        match &mut self.stalls {
+            Some(stalls) if over => stalls.join_over(),
+            Some(stalls) => stalls.joined(rank),
+            None => {}
         }
         Ok(())
     }
@@ -302,6 +378,24 @@ impl Coordinator {
             Claim { party, request }
         };
         waiting.askers.into_iter().map(claim).collect()
+    }
+}
+
+/// What there is to say about stalled tensors.
+#[derive(Debug, Default)]
+pub(crate) struct StallReport {
+    /// For the log.
+    pub(crate) warning: Option<String>,
+    /// Why the job has to end.
+    pub(crate) verdict: Option<Failure>,
+}
+
+impl Asked {
+    fn kind(&self) -> OpKind {
+        match self {
+            Self::Number(_, agreement) => agreement.kind,
+            Self::Request(request) => request.kind,
+        }
     }
 }
 

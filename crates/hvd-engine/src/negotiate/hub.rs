@@ -12,7 +12,7 @@ use std::time::Instant;
 use hvd_types::{ProcessSetId, Rank};
 use hvd_wire::{Ready, SetVerdict, Verdict};
 
-use super::coordinator::{Coordinator, CoordinatorOptions, ProtocolError};
+use super::coordinator::{Coordinator, CoordinatorOptions, ProtocolError, StallReport};
 use super::sets::SetNegotiation;
 
 /// The negotiation of all process sets.
@@ -45,13 +45,18 @@ impl Hub {
     }
 
     /// Takes in what a rank has to say.
-    pub(crate) fn hear(&mut self, rank: Rank, mut message: Ready) -> Result<(), ProtocolError> {
+    pub(crate) fn hear(
+        &mut self,
+        rank: Rank,
+        mut message: Ready,
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
         if message.shutdown {
             self.shutdown.get_or_insert(rank);
         }
         self.sets.hear(rank, std::mem::take(&mut message.changes));
         match self.coordinators.get_mut(&message.process_set) {
-            Some(coordinator) => coordinator.hear(rank, message),
+            Some(coordinator) => coordinator.hear(rank, message, now),
             // The set was removed while this was on its way. Its number cannot have been given
             // again: that takes a request of this very rank, which would be behind this message.
             None => Ok(()),
@@ -77,6 +82,22 @@ impl Hub {
             global.shutdown = self.shutdown;
         }
         verdicts
+    }
+
+    /// When to look for stalled tensors again.
+    pub(crate) fn next_stall_check(&self) -> Option<Instant> {
+        self.coordinators
+            .values()
+            .filter_map(Coordinator::next_stall_check)
+            .min()
+    }
+
+    /// What there is to say about stalled tensors, by process set.
+    pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<StallReport> {
+        self.coordinators
+            .values_mut()
+            .map(|coordinator| coordinator.look_for_stalls(now))
+            .collect()
     }
 
     /// When a verdict that is being held back becomes due.
@@ -127,7 +148,8 @@ mod tests {
                 changes,
                 ..Ready::default()
             };
-            hub.hear(Rank::from_index(rank), ready).unwrap();
+            hub.hear(Rank::from_index(rank), ready, Instant::now())
+                .unwrap();
         }
         hub.decide(Instant::now())
     }
@@ -158,7 +180,7 @@ mod tests {
             process_set: ProcessSetId::new(5),
             ..Ready::default()
         };
-        assert_eq!(hub.hear(Rank::new(0), late), Ok(()));
+        assert_eq!(hub.hear(Rank::new(0), late, Instant::now()), Ok(()));
         assert_eq!(hub.decide(Instant::now()), []);
     }
 
@@ -170,7 +192,7 @@ mod tests {
                 shutdown: true,
                 ..Ready::default()
             };
-            hub.hear(Rank::new(rank), leaving).unwrap();
+            hub.hear(Rank::new(rank), leaving, Instant::now()).unwrap();
         }
         let verdicts = hub.decide(Instant::now());
         assert_eq!(verdicts[0].shutdown, Some(Rank::new(1)));

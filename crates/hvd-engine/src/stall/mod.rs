@@ -17,31 +17,13 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
-/// How long a tensor may wait.
+/// How long a tensor may wait for some of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StallOptions {
+pub struct StallOptions {
     /// After this time it is reported.
-    pub(crate) warning: Duration,
-    /// After this time the job is to end; `None` means never.
-    pub(crate) shutdown: Option<Duration>,
-}
-
-impl StallOptions {
-    /// The options for two settings in which a shutdown time of zero means never. A shutdown time
-    /// shorter than the warning time is not honoured, as it would end a job without any warning;
-    /// the caller is to log [`text::ignored_shutdown`] if [`Self::ignores`] says so.
-    pub(crate) fn new(warning: Duration, shutdown: Duration) -> Self {
-        let honoured = !shutdown.is_zero() && !Self::ignores(warning, shutdown);
-        Self {
-            warning,
-            shutdown: honoured.then_some(shutdown),
-        }
-    }
-
-    /// Whether the shutdown time is too short to be honoured.
-    pub(crate) fn ignores(warning: Duration, shutdown: Duration) -> bool {
-        !shutdown.is_zero() && shutdown < warning
-    }
+    pub warning: Duration,
+    /// After this time, which is not shorter, the job is to end; `None` means never.
+    pub shutdown: Option<Duration>,
 }
 
 /// A rank and where it runs.

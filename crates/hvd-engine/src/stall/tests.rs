@@ -9,7 +9,11 @@ fn at(start: Instant, seconds: u64) -> Instant {
 }
 
 fn inspector(shutdown: u64, hosts: &[&str]) -> StallInspector {
-    let options = StallOptions::new(WARNING, Duration::from_secs(shutdown));
+    let shutdown = Duration::from_secs(shutdown);
+    let options = StallOptions {
+        warning: WARNING,
+        shutdown: (!shutdown.is_zero()).then_some(shutdown),
+    };
     let member = |(index, host): (usize, &&str)| (Rank::from_index(index), Arc::from(*host));
     StallInspector::new(options, hosts.iter().enumerate().map(member))
 }
@@ -88,20 +92,6 @@ fn what_is_answered_in_time_leaves_no_trace() {
     inspector.answered("x");
     assert_eq!(inspector.inspect(at(start, 60)), [], "x was answered");
     assert_eq!(inspector.next_check(), Some(at(start, 90)));
-}
-
-#[test]
-fn a_shutdown_time_below_the_warning_time_is_ignored_and_says_so() {
-    let shutdown = Duration::from_secs(30);
-    assert!(StallOptions::ignores(WARNING, shutdown));
-    assert_eq!(StallOptions::new(WARNING, shutdown).shutdown, None);
-    assert_eq!(StallOptions::new(WARNING, WARNING).shutdown, Some(WARNING));
-    assert!(!StallOptions::ignores(WARNING, Duration::ZERO));
-    assert_eq!(
-        text::ignored_shutdown(WARNING, shutdown),
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=30 is less than HOROVOD_STALL_CHECK_TIME_SECONDS=60 \
-         and is ignored; stalled jobs will not be shut down"
-    );
 }
 
 #[test]

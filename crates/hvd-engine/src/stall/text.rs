@@ -44,16 +44,6 @@ pub(crate) fn verdict(findings: &[Finding], limit: Duration) -> String {
     )
 }
 
-/// Tells that a shutdown time is not honoured.
-pub(crate) fn ignored_shutdown(warning: Duration, shutdown: Duration) -> String {
-    format!(
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={} is less than \
-         HOROVOD_STALL_CHECK_TIME_SECONDS={} and is ignored; stalled jobs will not be shut down",
-        shutdown.as_secs(),
-        warning.as_secs()
-    )
-}
-
 /// Who misses what: one clause for each group of ranks that miss the same tensors.
 fn clauses(findings: &[Finding]) -> String {
     let mut by_rank: BTreeMap<Rank, (Located, Vec<&str>)> = BTreeMap::new();

@@ -41,16 +41,6 @@ pub(super) enum Happening {
 /// A part of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// The fusion buffer is allocated.
-    InitFusionBuffer,
-    /// The tensor's own data are not there yet.
-    WaitForData,
-    /// Those of a tensor that travels with it are not.
-    WaitForOtherTensorData,
-    /// Memory for the result is asked for.
-    AllocateOutput,
-    /// It waits for its turn.
-    Queue,
     /// It is copied into the fusion buffer.
     MemcpyInFusionBuffer,
     /// It is copied out of the fusion buffer.
@@ -62,11 +52,6 @@ pub(crate) enum Activity {
 impl Activity {
     pub(super) const fn label(self) -> &'static str {
         match self {
-            Self::InitFusionBuffer => "INIT_FUSION_BUFFER",
-            Self::WaitForData => "WAIT_FOR_DATA",
-            Self::WaitForOtherTensorData => "WAIT_FOR_OTHER_TENSOR_DATA",
-            Self::AllocateOutput => "ALLOCATE_OUTPUT",
-            Self::Queue => "QUEUE",
             Self::MemcpyInFusionBuffer => "MEMCPY_IN_FUSION_BUFFER",
             Self::MemcpyOutFusionBuffer => "MEMCPY_OUT_FUSION_BUFFER",
             Self::Collective(OpKind::Allreduce) => "GLOO_ALLREDUCE",

@@ -74,7 +74,7 @@ impl<M: Medium> TraceFile<M> {
     pub(super) fn append(&mut self, objects: &Objects) -> io::Result<()> {
         let (mut start, mut end) = (0, 0);
         for &next in &objects.ends {
-            if end > start && self.place(next - start) != self.end {
+            if end > start && !self.fits(next - start) {
                 self.write(&objects.text[start..end])?;
                 start = end;
             }
@@ -83,12 +83,17 @@ impl<M: Medium> TraceFile<M> {
         self.write(&objects.text[start..end])
     }
 
+    /// Whether so many bytes fit into the page that the last object ends on, or begins.
+    fn fits(&self, length: usize) -> bool {
+        self.end % PAGE + length <= PAGE
+    }
+
     /// Where the next so many bytes go: right behind the last object, or onto the next page.
     fn place(&self, length: usize) -> usize {
-        if self.end % PAGE + length > PAGE {
-            self.end.next_multiple_of(PAGE)
-        } else {
+        if self.fits(length) {
             self.end
+        } else {
+            self.end.next_multiple_of(PAGE)
         }
     }
 

@@ -180,6 +180,12 @@ impl Timeline {
     }
 }
 
+impl Default for Timeline {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Shared {
     fn push(&self, event: Event) {
         let mut sink = lock(&self.sink);

@@ -72,7 +72,7 @@ fn told(member: &Member) -> (&str, Option<u64>) {
 fn round(coordinator: &mut Coordinator, size: usize, message: &Ready) -> Option<Verdict> {
     for rank in 0..size {
         coordinator
-            .hear(Rank::from_index(rank), message.clone())
+            .hear(Rank::from_index(rank), message.clone(), Instant::now())
             .unwrap();
     }
     coordinator.decide(Instant::now(), false)
@@ -84,12 +84,12 @@ fn ready_1_nothing_is_said_until_every_rank_has_asked() {
     let now = Instant::now();
     for rank in 0..2 {
         coordinator
-            .hear(Rank::new(rank), asks(vec![request("a", 1)]))
+            .hear(Rank::new(rank), asks(vec![request("a", 1)]), Instant::now())
             .unwrap();
         assert_eq!(coordinator.decide(now, false), None);
     }
     coordinator
-        .hear(Rank::new(2), asks(vec![request("a", 1)]))
+        .hear(Rank::new(2), asks(vec![request("a", 1)]), Instant::now())
         .unwrap();
     let verdict = coordinator.decide(now, false).unwrap();
     assert_eq!(verdict.sequence, 1);
@@ -105,9 +105,15 @@ fn ready_2_tensors_are_answered_in_the_order_they_became_ready() {
     });
     let [a, b, c] = ["a", "b", "c"].map(|name| request(name, 1));
     coordinator
-        .hear(Rank::new(0), asks(vec![a.clone(), b.clone(), c.clone()]))
+        .hear(
+            Rank::new(0),
+            asks(vec![a.clone(), b.clone(), c.clone()]),
+            Instant::now(),
+        )
         .unwrap();
-    coordinator.hear(Rank::new(1), asks(vec![c, a, b])).unwrap();
+    coordinator
+        .hear(Rank::new(1), asks(vec![c, a, b]), Instant::now())
+        .unwrap();
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
     let order: Vec<&str> = operations(&verdict)
         .iter()
@@ -147,9 +153,11 @@ fn a_changed_tensor_gets_a_new_number_and_the_old_one_is_forgotten() {
 fn one_rank_with_a_changed_tensor_is_an_error_for_all_and_the_next_one_works() {
     let mut coordinator = coordinator(options(2));
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
-    coordinator.hear(Rank::new(0), names(1, 1)).unwrap();
     coordinator
-        .hear(Rank::new(1), asks(vec![request("a", 7)]))
+        .hear(Rank::new(0), names(1, 1), Instant::now())
+        .unwrap();
+    coordinator
+        .hear(Rank::new(1), asks(vec![request("a", 7)]), Instant::now())
         .unwrap();
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
     let [Response::Refuse { name, reason }] = verdict.responses.as_slice() else {
@@ -172,10 +180,14 @@ fn a_number_that_crosses_its_eviction_still_means_the_same_tensor() {
         ..options(2)
     });
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
-    coordinator.hear(Rank::new(0), names(1, 1)).unwrap();
+    coordinator
+        .hear(Rank::new(0), names(1, 1), Instant::now())
+        .unwrap();
     let verdict = round(&mut coordinator, 2, &asks(vec![request("b", 1)])).unwrap();
     assert_eq!(verdict.evicted, [CacheId(1)]);
-    coordinator.hear(Rank::new(1), names(1, 1)).unwrap();
+    coordinator
+        .hear(Rank::new(1), names(1, 1), Instant::now())
+        .unwrap();
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
     assert_eq!(told(&operations(&verdict)[0][0]).0, "a");
 }
@@ -224,7 +236,7 @@ fn ragged_gathers_remember_each_ranks_rows() {
             ..request("g", u64::from(rank) + 5)
         };
         coordinator
-            .hear(Rank::new(rank), asks(vec![gather]))
+            .hear(Rank::new(rank), asks(vec![gather]), Instant::now())
             .unwrap();
     }
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
@@ -245,18 +257,24 @@ fn a_least_time_between_verdicts_is_kept_by_the_given_clock() {
     });
     let start = Instant::now();
     let me = Rank::new(0);
-    coordinator.hear(me, asks(vec![request("a", 1)])).unwrap();
+    coordinator
+        .hear(me, asks(vec![request("a", 1)]), Instant::now())
+        .unwrap();
     assert!(
         coordinator.decide(start, false).is_some(),
         "the first one need not wait"
     );
-    coordinator.hear(me, asks(vec![request("b", 1)])).unwrap();
+    coordinator
+        .hear(me, asks(vec![request("b", 1)]), Instant::now())
+        .unwrap();
     assert_eq!(coordinator.due(), Some(start + cycle_time));
     assert_eq!(
         coordinator.decide(start + Duration::from_millis(4), false),
         None
     );
-    coordinator.hear(me, asks(vec![request("c", 1)])).unwrap();
+    coordinator
+        .hear(me, asks(vec![request("c", 1)]), Instant::now())
+        .unwrap();
     let verdict = coordinator.decide(start + cycle_time, false).unwrap();
     assert_eq!(
         operations(&verdict)[0].len(),
@@ -300,10 +318,14 @@ fn a_join_makes_ready_what_only_waited_for_that_rank() {
     });
     for rank in [1, 2] {
         let both = asks(vec![request("b", 1), request("a", 1)]);
-        coordinator.hear(Rank::new(rank), both).unwrap();
+        coordinator
+            .hear(Rank::new(rank), both, Instant::now())
+            .unwrap();
     }
     assert_eq!(coordinator.decide(Instant::now(), false), None);
-    coordinator.hear(Rank::new(0), joins()).unwrap();
+    coordinator
+        .hear(Rank::new(0), joins(), Instant::now())
+        .unwrap();
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
     assert_eq!(
         executed(&verdict),
@@ -321,10 +343,12 @@ fn an_average_may_be_over_the_ranks_that_contributed() {
         ..options(3)
     };
     let mut coordinator = coordinator(options);
-    coordinator.hear(Rank::new(0), joins()).unwrap();
+    coordinator
+        .hear(Rank::new(0), joins(), Instant::now())
+        .unwrap();
     for rank in [1, 2] {
         coordinator
-            .hear(Rank::new(rank), asks(vec![request("a", 1)]))
+            .hear(Rank::new(rank), asks(vec![request("a", 1)]), Instant::now())
             .unwrap();
     }
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
@@ -335,11 +359,17 @@ fn an_average_may_be_over_the_ranks_that_contributed() {
 fn join_1_when_all_have_joined_the_last_one_is_named_and_everything_is_answered() {
     let mut coordinator = coordinator(options(3));
     coordinator
-        .hear(Rank::new(2), asks(vec![request("left over", 1)]))
+        .hear(
+            Rank::new(2),
+            asks(vec![request("left over", 1)]),
+            Instant::now(),
+        )
         .unwrap();
     for rank in [2, 0, 1] {
         assert_eq!(coordinator.decide(Instant::now(), false), None);
-        coordinator.hear(Rank::new(rank), joins()).unwrap();
+        coordinator
+            .hear(Rank::new(rank), joins(), Instant::now())
+            .unwrap();
     }
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
     assert_eq!(executed(&verdict).len(), 1);
@@ -358,13 +388,17 @@ fn a_joined_rank_makes_remembered_gathers_an_error_but_not_reductions() {
         ..request("g", 2)
     };
     round(&mut coordinator, 2, &asks(vec![request("a", 1), gather])).unwrap();
-    coordinator.hear(Rank::new(0), joins()).unwrap();
+    coordinator
+        .hear(Rank::new(0), joins(), Instant::now())
+        .unwrap();
     let message = Ready {
         seen: 1,
         cached: vec![CacheId(1), CacheId(2)],
         ..Ready::default()
     };
-    coordinator.hear(Rank::new(1), message).unwrap();
+    coordinator
+        .hear(Rank::new(1), message, Instant::now())
+        .unwrap();
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
     let refused = matches!(&verdict.responses[0], Response::Refuse { name, .. } if &**name == "g");
     assert!(refused, "{verdict:?}");
@@ -382,7 +416,7 @@ fn only_members_are_waited_for_and_heard() {
             ..request("g", u64::from(rank))
         };
         coordinator
-            .hear(Rank::new(rank), asks(vec![gather]))
+            .hear(Rank::new(rank), asks(vec![gather]), Instant::now())
             .unwrap();
     }
     let verdict = coordinator.decide(Instant::now(), false).unwrap();
@@ -391,7 +425,7 @@ fn only_members_are_waited_for_and_heard() {
         panic!("{verdict:?}")
     };
     assert_eq!(plan.first_dimensions, [1, 3], "by position in the set");
-    let stranger = coordinator.hear(Rank::new(2), asks(vec![request("x", 1)]));
+    let stranger = coordinator.hear(Rank::new(2), asks(vec![request("x", 1)]), Instant::now());
     assert_eq!(stranger, Err(ProtocolError::NotAMember(id)));
 }
 
@@ -399,11 +433,13 @@ fn only_members_are_waited_for_and_heard() {
 fn rule_breakers_are_named() {
     let mut coordinator = coordinator(options(2));
     let me = Rank::new(1);
-    coordinator.hear(me, asks(vec![request("a", 1)])).unwrap();
-    let twice = coordinator.hear(me, asks(vec![request("a", 1)]));
+    coordinator
+        .hear(me, asks(vec![request("a", 1)]), Instant::now())
+        .unwrap();
+    let twice = coordinator.hear(me, asks(vec![request("a", 1)]), Instant::now());
     assert_eq!(twice, Err(ProtocolError::AskedTwice("a".into())));
     assert_eq!(
-        coordinator.hear(me, names(9, 0)),
+        coordinator.hear(me, names(9, 0), Instant::now()),
         Err(ProtocolError::UnknownNumber(CacheId(9)))
     );
     let mut lost = Request {
@@ -411,6 +447,6 @@ fn rule_breakers_are_named() {
         ..request("r", 1)
     };
     lost.root = Rank::new(2);
-    let unknown = coordinator.hear(me, asks(vec![lost]));
+    let unknown = coordinator.hear(me, asks(vec![lost]), Instant::now());
     assert_eq!(unknown, Err(ProtocolError::UnknownRoot(Rank::new(2))));
 }

@@ -1,0 +1,114 @@
+//! What one rank's engine thread notes about operations on their way: in the flight recorder, which
+//! is always on, and in the timeline, which only rank 0 may write.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hvd_types::Rank;
+use hvd_wire::Operation;
+
+use crate::execute::Task;
+use crate::queue::Entry;
+use crate::recorder::{About, Event, OperationNumber, Recorder, State};
+use crate::timeline::Timeline;
+
+/// Notes of one engine thread.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    recorder: Recorder,
+    pub(crate) timeline: Timeline,
+    /// Where the flight recorder is written when the engine fails.
+    dump_directory: Option<PathBuf>,
+}
+
+impl Observer {
+    pub(crate) fn new(timeline: Timeline, dump_directory: Option<PathBuf>) -> Self {
+        Self {
+            recorder: Recorder::new(),
+            timeline,
+            dump_directory,
+        }
+    }
+
+    /// An entry was taken in and is announced to the coordinator.
+    pub(crate) fn announced(&mut self, entry: &mut Entry, now: Instant) {
+        let request = &entry.request;
+        let event = Event {
+            name: &request.name,
+            kind: request.kind,
+            dtype: request.dtype,
+            dimensions: request.shape.dimensions(),
+            process_set: entry.process_set,
+        };
+        let number = self.recorder.record(&event, entry.submitted);
+        self.recorder.advance(number, State::Negotiating, now);
+        entry.number = Some(number);
+    }
+
+    /// An operation begins. What is returned goes to [`Self::ended`].
+    pub(crate) fn begun(&mut self, operation: &Operation, tasks: &[Task]) -> Vec<Noted> {
+        let now = Instant::now();
+        let mut noted = Vec::with_capacity(tasks.len());
+        for Task { plan, entry } in tasks {
+            let number = entry.as_ref().and_then(|entry| entry.number);
+            if let Some(number) = number {
+                self.recorder.advance(number, State::Executing, now);
+            }
+            self.timeline.operation_start(&plan.name, operation.kind);
+            let plan = Arc::clone(plan);
+            noted.push(Noted { plan, number });
+        }
+        noted
+    }
+
+    /// An operation has ended.
+    pub(crate) fn ended(&mut self, operation: &Operation, noted: Vec<Noted>, success: bool) {
+        let (state, now) = (
+            if success { State::Done } else { State::Failed },
+            Instant::now(),
+        );
+        for Noted { plan, number } in noted {
+            if let Some(number) = number {
+                self.recorder.advance(number, state, now);
+            }
+            let result = success.then_some((operation.dtype, &plan.shape));
+            self.timeline.operation_end(&plan.name, result);
+        }
+    }
+
+    /// The ranks did not agree on a tensor.
+    pub(crate) fn refused(&mut self, entry: &Entry) {
+        if let Some(number) = entry.number {
+            self.recorder.advance(number, State::Failed, Instant::now());
+        }
+        self.timeline.operation_refused(&entry.request.name);
+    }
+
+    /// Writes the flight recorder where it is wanted, because the engine failed.
+    pub(crate) fn dump(&self, rank: Rank, host: &str, reason: &str) {
+        let Some(directory) = &self.dump_directory else {
+            return;
+        };
+        let about = About { rank, host, reason };
+        match self.recorder.history().dump(directory, about) {
+            Ok(path) => tracing::warn!(
+                "wrote the last operations of this rank to {}",
+                path.display()
+            ),
+            Err(error) => {
+                tracing::error!(
+                    "cannot write to HOROVOD_DUMP_DIR={}: {error}",
+                    directory.display()
+                );
+            }
+        }
+    }
+}
+
+/// An operation under way, for the notes at its end.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    plan: Arc<hvd_wire::TensorPlan>,
+    number: Option<OperationNumber>,
+}

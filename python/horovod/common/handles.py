@@ -1,0 +1,100 @@
+"""The table of operations that were submitted and not yet synchronized.
+
+An entry keeps the memory alive that the engine reads and writes, so it is only dropped once the
+engine is done. A group of operations is one entry, under the handle of its first member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from horovod import _core
+from horovod.common.exceptions import HorovodInternalError
+
+Finish = Callable[[Any], Any]
+"""Turns what the engine allocated (an `Output`, or None) into what the caller gets."""
+
+
+class View(NamedTuple):
+    """Memory of a contiguous tensor, as the engine sees it."""
+
+    address: int
+    dtype: int
+    shape: Sequence[int]
+    owner: object
+
+
+@dataclass
+class _Pending:
+    handles: Sequence[int]
+    views: Sequence[View]
+    finish: Callable[[list[Any]], Any]
+    outcomes: list[Any] = field(default_factory=list)
+    """What the engine said of the first members: an `Output`, None, or an exception."""
+
+    def remaining(self) -> Sequence[int]:
+        """The members that have not been waited for."""
+        return self.handles[len(self.outcomes) :]
+
+
+_pending: dict[int, _Pending] = {}
+
+
+def remember(handle: int, finish: Finish, *views: View) -> int:
+    """Keeps what an operation needs until it is synchronized; returns its handle."""
+    _pending[handle] = _Pending([handle], views, lambda outputs: finish(outputs[0]))
+    return handle
+
+
+def remember_group(handles: Sequence[int], finishes: Sequence[Finish], views: list[View]) -> int:
+    """Keeps what a group needs until it is synchronized; returns the handle for all of it."""
+
+    def finish(outputs: list[Any]) -> list[Any]:
+        return [finish_one(output) for finish_one, output in zip(finishes, outputs)]
+
+    _pending[handles[0]] = _Pending(handles, views, finish)
+    return handles[0]
+
+
+def forget_all() -> None:
+    """Drops every pending operation; only right when the engine has stopped."""
+    _pending.clear()
+
+
+def poll(handle: int) -> bool:
+    """Whether an operation has ended, so that `synchronize` would not wait."""
+    entry = _pending.get(handle)
+    if entry is None:
+        raise ValueError(f"handle {handle} is unknown or was synchronized before")
+    return all(_core.poll(member) for member in entry.remaining())
+
+
+def synchronize(handle: int) -> Any:
+    """Waits for an operation and returns its result; None if the handle is not known.
+
+    Of a group every member is waited for, whatever becomes of the others, so that nothing of a
+    group that failed is in flight any more. An interrupted wait can be taken up again.
+    """
+    entry = _pending.get(handle)
+    if entry is None:
+        return None
+    for member in entry.remaining():
+        entry.outcomes.append(_outcome(member))
+    _pending.pop(handle, None)
+    for failure in entry.outcomes:
+        if isinstance(failure, Exception):
+            try:
+                raise failure
+            finally:
+                # The exception knows this frame: tensors would live until the next collection.
+                del entry, failure
+    return entry.finish(entry.outcomes)
+
+
+def _outcome(member: int) -> _core.Output | Exception | None:
+    try:
+        return _core.wait(member)
+    except (HorovodInternalError, ValueError) as error:
+        return error

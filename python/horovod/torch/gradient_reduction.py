@@ -1,0 +1,98 @@
+"""How the optimizer combines gradients: starts their operations, and stores what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from horovod.common.handles import synchronize
+from horovod.common.process_sets import ProcessSet
+from horovod.torch.async_ops import allreduce_async_, sparse_allreduce_async
+from horovod.torch.compression import Compressor
+from horovod.torch.grouped_async_ops import grouped_allreduce_async_
+
+Finish = Callable[[], None]
+"""Waits for gradients and stores them in their parameters."""
+
+Named = tuple[str, torch.nn.Parameter]
+
+
+class Reduction(NamedTuple):
+    """What is done to gradients on their way."""
+
+    op: int
+    compression: type[Compressor]
+    prescale_factor: float
+    postscale_factor: float
+    sparse_as_dense: bool
+    process_set: ProcessSet
+
+    def start(self, group: Sequence[Named]) -> Finish:
+        """Starts combining the gradients of a group; a missing gradient takes part as zeros.
+
+        Sparse gradients travel as two tensors of their own each, outside of the group.
+        """
+        for _, parameter in group:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        sparse = [named for named in group if self._travels_sparse(named)]
+        dense = [named for named in group if not self._travels_sparse(named)]
+        finishes = [self._start_sparse(*named) for named in sparse]
+        if dense:
+            finishes.append(self._start_dense(dense))
+
+        def finish() -> None:
+            for finish_part in finishes:
+                finish_part()
+
+        return finish
+
+    def _travels_sparse(self, named: Named) -> bool:
+        return _gradient(named[1]).is_sparse and not self.sparse_as_dense
+
+    def _start_sparse(self, name: str, parameter: torch.nn.Parameter) -> Finish:
+        wait = sparse_allreduce_async(_gradient(parameter), name, self.op, self.process_set)
+
+        def finish() -> None:
+            parameter.grad = wait()
+
+        return finish
+
+    def _start_dense(self, group: Sequence[Named]) -> Finish:
+        """Starts combining in place where gradients are neither compressed nor strided."""
+        grads = [_gradient(parameter) for _, parameter in group]
+        sent: list[tuple[torch.Tensor, Any]] = []
+        for grad in grads:
+            tensor = grad.to_dense() if grad.is_sparse else grad
+            compressed, ctx = self.compression.compress(tensor.detach())
+            sent.append((compressed.contiguous(), ctx))
+        handle = self._submit(group[0][0], [tensor for tensor, _ in sent])
+
+        def finish() -> None:
+            synchronize(handle)
+            for (tensor, ctx), grad, (_, parameter) in zip(sent, grads, group):
+                _store(self.compression.decompress(tensor, ctx), grad, parameter)
+
+        return finish
+
+    def _submit(self, name: str, tensors: list[torch.Tensor]) -> int:
+        """A group is named after its first parameter."""
+        arguments = (self.op, self.prescale_factor, self.postscale_factor, self.process_set)
+        if len(tensors) == 1:
+            return allreduce_async_(tensors[0], None, name, *arguments)
+        return grouped_allreduce_async_(tensors, None, name, *arguments)
+
+
+def _store(reduced: torch.Tensor, grad: torch.Tensor, parameter: torch.nn.Parameter) -> None:
+    if grad.is_sparse:
+        parameter.grad = reduced.to_sparse()
+    elif reduced.data_ptr() != grad.data_ptr():
+        grad.copy_(reduced)
+
+
+def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    if parameter.grad is None:
+        raise AssertionError("a gradient was removed before it could be combined")
+    return parameter.grad

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from frameworks import Framework, assert_equal, everyones, mine
@@ -109,3 +111,21 @@ def test_an_interrupted_wait_can_be_taken_up_again(framework: Framework) -> None
     results = [hvd.synchronize(handle) for handle in handles]
     for result in (results[0], *results[1]):
         assert_equal(framework, result, everyones((5,)).sum(axis=0))
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_an_interrupted_join_can_be_taken_up_again(framework: Framework, tmp_path: Path) -> None:
+    hvd = framework.hvd
+    # Rank 0 has joined and can take part in nothing else, so it leaves word in a file.
+    word = Path(hvd.broadcast_object(str(tmp_path), 0)) / "interrupted"
+    if hvd.rank() == 0:
+        interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            interrupt.start()
+            hvd.join()
+        interrupt.join()
+        word.touch()
+    else:
+        while not word.exists():
+            time.sleep(0.01)
+    assert hvd.join() != 0

@@ -6,7 +6,9 @@
     reason = "these are the signatures Python calls"
 )]
 
-use hvd_engine::{Source, Submission};
+use std::sync::PoisonError;
+
+use hvd_engine::{Handle, Source, Submission};
 use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use pyo3::prelude::*;
 
@@ -175,10 +177,28 @@ pub(crate) fn barrier(process_set: u32) -> PyResult<u64> {
     submit(Submission::barrier(ProcessSetId::new(process_set)))
 }
 
-/// Takes part in what others still reduce until every rank has joined; returns the last one.
+/// Takes part in what others still reduce until every rank has joined; returns the last one. A
+/// join that was interrupted goes on; the next call waits for that one.
 #[pyfunction]
 pub(crate) fn join(py: Python<'_>) -> PyResult<u32> {
-    let handle = submit(Submission::join())?;
-    let outcome = wait_and_forget(py, handle)?;
-    Ok(outcome.number.unwrap_or_default())
+    let session = session::current()?;
+    let mut joining = session
+        .joining
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let handle = match *joining {
+        Some(handle) => handle,
+        None => submit(Submission::join())?,
+    };
+    *joining = Some(handle);
+    drop(joining);
+    let outcome = wait_and_forget(py, handle);
+    // An interruption leaves the handle known; anything else ends the join.
+    if session.engine.completion(Handle(handle)).is_none() {
+        *session
+            .joining
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
+    }
+    Ok(outcome?.number.unwrap_or_default())
 }

@@ -29,6 +29,8 @@ pub(crate) struct Session {
     /// Whether `HOROVOD_TIMELINE` was set, to a file or to `DYNAMIC`.
     has_timeline: bool,
     abort: Abort,
+    /// The handle of a join that is under way, so that an interrupted one can be resumed.
+    pub(crate) joining: Mutex<Option<u64>>,
     /// Sockets that a forked child must not keep open; empty once they are closed.
     lifeline_sockets: Arc<Mutex<Vec<RawFd>>>,
 }
@@ -121,7 +123,13 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
     let sockets = lifeline.as_ref().map_or(&[][..], Lifeline::descriptors);
     let sockets = Arc::new(Mutex::new(sockets.to_vec()));
     let options = EngineOptions {
-        fusion_threshold: config.fusion_threshold,
+        // The order in which an element is summed depends on its place in the buffer, and that on
+        // what else is in it.
+        fusion_threshold: if config.deterministic {
+            0
+        } else {
+            config.fusion_threshold
+        },
         cache_capacity: config.cache_capacity,
         cycle_time: config.cycle_time,
         group_fusion: if config.disable_group_fusion {
@@ -161,6 +169,7 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
         dynamic_process_sets,
         has_timeline,
         abort,
+        joining: Mutex::new(None),
         lifeline_sockets,
     })
 }

@@ -91,9 +91,9 @@ pub(super) const OPERATIONS: Group = Group {
             name::DETERMINISTIC,
             Values::Flag,
             "0",
-            "1 makes results of floating point reductions equal, bit for bit, from run to run.",
-        )
-        .comes_with("reproducible reductions"),
+            "1 makes results of floating point reductions equal, bit for bit, from run to run: tensors \
+             are not fused, so none depends on what happens to be ready with it.",
+        ),
         THREAD_AFFINITY,
     ],
 };

@@ -1,0 +1,52 @@
+"""HOROVOD_DETERMINISTIC=1: the same bits from run to run, whatever happens to be ready together."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+# Sums of three addends depend on their order, and the order depends on an element's place in a
+# fused buffer. The tensors are submitted in a different order and rhythm in every run.
+SCRIPT = """
+import hashlib, random, sys, time
+import numpy as np
+import horovod.numpy as hvd
+
+hvd.init()
+values = np.random.default_rng(hvd.rank())
+tensors = {f"t{i}": values.standard_normal(1 + 977 * i).astype(np.float32) for i in range(24)}
+rhythm = random.Random(int(sys.argv[1]) * 10 + hvd.rank())
+names = sorted(tensors)
+random.Random(sys.argv[1]).shuffle(names)
+handles = {}
+for name in names:
+    handles[name] = hvd.allreduce_async(tensors[name], name=name, op=hvd.Average)
+    if rhythm.random() < 0.3:
+        time.sleep(rhythm.random() / 500)
+digest = hashlib.sha256()
+for name in sorted(handles):
+    digest.update(hvd.synchronize(handles[name]).tobytes())
+print("digest", digest.hexdigest())
+"""
+
+
+def digests(seed: int) -> set[str]:
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "3", sys.executable, "-c"]
+    job = subprocess.run(
+        [*command, SCRIPT, str(seed)],
+        env={**os.environ, "HOROVOD_DETERMINISTIC": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert job.returncode == 0, job.stderr
+    found = re.findall(r"digest (\w+)", job.stdout)
+    assert len(found) == 3
+    return set(found)
+
+
+def test_results_are_the_same_bits_on_all_ranks_and_in_all_runs() -> None:
+    found = set().union(*(digests(seed) for seed in range(4)))
+    assert len(found) == 1

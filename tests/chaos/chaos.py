@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -37,6 +38,8 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    # A shell that starts this in the background has Ctrl-C ignored, and so would every job.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = arguments()
     transports = ["shm", "tcp"] if options.transport == "both" else [options.transport]
     kinds = [

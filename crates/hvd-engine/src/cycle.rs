@@ -18,7 +18,7 @@ use crate::execute::Executor;
 use crate::execute::team::{Hierarchy, Team};
 use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
-use crate::negotiate::hub::Hub;
+use crate::negotiate::hub::{Addressed, Hub};
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Change, Drained, Entry, Queue};
@@ -51,7 +51,7 @@ pub(crate) struct Cycle {
 enum Turn {
     Busy,
     Idle,
-    /// The engine ends because this rank asked for it.
+    /// The engine ends because this rank, here or elsewhere, asked for it.
     Over(Rank),
 }
 
@@ -267,18 +267,16 @@ impl Cycle {
         let Some(hub) = &mut self.hub else {
             return Ok(Vec::new());
         };
-        let mut verdicts = hub.decide(Instant::now());
-        if verdicts.is_empty() {
-            return Ok(verdicts);
-        }
-        for verdict in &verdicts {
-            let members = hub.members(verdict.process_set);
+        let mut mine = Vec::new();
+        for Addressed { members, verdict } in hub.decide(Instant::now()) {
             self.control
                 .post(|peer| members.contains(&peer), |out| verdict.encode(out))?;
+            if members.contains(&Rank::COORDINATOR) {
+                mine.push(verdict);
+            }
         }
         self.control.flush_all(&mut *self.transport)?;
-        verdicts.retain(|verdict| self.sets.contains_key(&verdict.process_set));
-        Ok(verdicts)
+        Ok(mine)
     }
 
     /// Does what a verdict says and returns who wants the engine to end with it, if anybody.

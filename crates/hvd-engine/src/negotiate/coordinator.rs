@@ -68,7 +68,7 @@ pub(crate) enum ProtocolError {
 pub(crate) struct Coordinator {
     id: ProcessSetId,
     /// Ascending.
-    members: Vec<Rank>,
+    members: Arc<[Rank]>,
     options: Arc<CoordinatorOptions>,
     /// Tensors that some members have asked for.
     waiting: HashMap<Arc<str>, Waiting>,
@@ -112,7 +112,7 @@ impl Coordinator {
         let stalls = options.stall.map(inspector);
         Self {
             id,
-            members,
+            members: members.into(),
             options,
             waiting: HashMap::new(),
             arrivals: 0,
@@ -124,6 +124,11 @@ impl Coordinator {
             sequence: 0,
             last_verdict: None,
         }
+    }
+
+    /// Whom the verdicts are for, ascending.
+    pub(crate) fn members(&self) -> &Arc<[Rank]> {
+        &self.members
     }
 
     /// Takes in what a member has to say.

@@ -25,6 +25,14 @@ pub(crate) struct Hub {
     shutdown: Option<Rank>,
 }
 
+/// A verdict and the ranks it is for.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Addressed {
+    /// As they were when it was decided: the same round may remove the set.
+    pub(crate) members: Arc<[Rank]>,
+    pub(crate) verdict: Verdict,
+}
+
 impl Hub {
     pub(crate) fn new(options: CoordinatorOptions) -> Self {
         let options = Arc::new(options);
@@ -37,11 +45,6 @@ impl Hub {
             options,
             shutdown: None,
         }
-    }
-
-    /// The members of a set that a verdict is about.
-    pub(crate) fn members(&self, id: ProcessSetId) -> &[Rank] {
-        self.sets.members(id).unwrap_or_default()
     }
 
     /// Takes in what a rank has to say.
@@ -64,13 +67,16 @@ impl Hub {
     }
 
     /// The verdicts that are due, in the order in which every rank gets them.
-    pub(crate) fn decide(&mut self, now: Instant) -> Vec<Verdict> {
+    pub(crate) fn decide(&mut self, now: Instant) -> Vec<Addressed> {
         let changes = self.sets.decide(&self.options.hosts);
         let must_speak = self.shutdown.is_some() || !changes.is_empty();
-        let mut verdicts = Vec::new();
+        let mut verdicts: Vec<Addressed> = Vec::new();
         for (&id, coordinator) in self.coordinators.iter_mut().rev() {
             let urgent = must_speak && id == ProcessSetId::GLOBAL;
-            verdicts.extend(coordinator.decide(now, urgent));
+            if let Some(verdict) = coordinator.decide(now, urgent) {
+                let members = Arc::clone(coordinator.members());
+                verdicts.push(Addressed { members, verdict });
+            }
         }
         for change in &changes {
             self.follow(change);
@@ -78,8 +84,8 @@ impl Hub {
         // The global set has the lowest number, so its verdict is the last: what it says of other
         // sets holds for everything after it.
         if must_speak && let Some(global) = verdicts.last_mut() {
-            global.changes = changes;
-            global.shutdown = self.shutdown;
+            global.verdict.changes = changes;
+            global.verdict.shutdown = self.shutdown;
         }
         verdicts
     }
@@ -127,7 +133,8 @@ impl Hub {
 mod tests {
     use std::time::Duration;
 
-    use hvd_wire::SetChange;
+    use hvd_types::{DType, Device, OpKind, ReduceOp, Shape};
+    use hvd_wire::{Request, SetChange};
 
     use super::*;
 
@@ -141,7 +148,7 @@ mod tests {
         })
     }
 
-    fn everybody(hub: &mut Hub, size: usize, change: &SetChange) -> Vec<Verdict> {
+    fn everybody(hub: &mut Hub, size: usize, change: &SetChange) -> Vec<Addressed> {
         for rank in 0..size {
             let changes = vec![change.clone()];
             let ready = Ready {
@@ -166,11 +173,42 @@ mod tests {
                 ranks: pair.clone(),
             };
             assert_eq!(verdicts.len(), 1, "no cycle time holds it back");
-            assert_eq!(verdicts[0].changes, [added]);
-            assert_eq!(hub.members(id), pair);
+            assert_eq!(verdicts[0].verdict.changes, [added]);
             let verdicts = everybody(&mut hub, 2, &SetChange::Remove(id));
-            assert_eq!(verdicts[0].changes, [SetVerdict::Removed(id)]);
+            assert_eq!(verdicts[0].verdict.changes, [SetVerdict::Removed(id)]);
         }
+    }
+
+    #[test]
+    fn a_set_that_is_removed_in_the_same_round_still_gets_its_last_verdict() {
+        let mut hub = hub(2);
+        let pair = vec![Rank::new(0), Rank::new(1)];
+        everybody(&mut hub, 2, &SetChange::Add(vec![Rank::new(1)]));
+        let id = ProcessSetId::new(1);
+        let barrier = Request {
+            name: "b".into(),
+            kind: OpKind::Barrier,
+            dtype: DType::Uint8,
+            shape: Shape::new([0]),
+            root: Rank::new(0),
+            device: Device::Cpu,
+            reduce_op: ReduceOp::Sum,
+            prescale: 1.0,
+            postscale: 1.0,
+            group: None,
+        };
+        let ready = Ready {
+            process_set: id,
+            requests: vec![barrier],
+            ..Ready::default()
+        };
+        hub.hear(Rank::new(1), ready, Instant::now()).unwrap();
+        let verdicts = everybody(&mut hub, 2, &SetChange::Remove(id));
+        assert_eq!(verdicts.len(), 2);
+        assert_eq!(verdicts[0].verdict.process_set, id);
+        assert_eq!(*verdicts[0].members, [Rank::new(1)]);
+        assert_eq!(verdicts[1].verdict.changes, [SetVerdict::Removed(id)]);
+        assert_eq!(*verdicts[1].members, pair);
     }
 
     #[test]
@@ -195,6 +233,6 @@ mod tests {
             hub.hear(Rank::new(rank), leaving, Instant::now()).unwrap();
         }
         let verdicts = hub.decide(Instant::now());
-        assert_eq!(verdicts[0].shutdown, Some(Rank::new(1)));
+        assert_eq!(verdicts[0].verdict.shutdown, Some(Rank::new(1)));
     }
 }

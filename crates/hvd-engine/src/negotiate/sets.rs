@@ -36,11 +36,6 @@ impl SetNegotiation {
         }
     }
 
-    /// The members of a set, ascending.
-    pub(crate) fn members(&self, id: ProcessSetId) -> Option<&[Rank]> {
-        self.sets.get(&id).map(Vec::as_slice)
-    }
-
     /// Takes in what a rank asks for.
     pub(crate) fn hear(&mut self, rank: Rank, changes: Vec<SetChange>) {
         self.asked[rank.index()].extend(changes);
@@ -186,7 +181,6 @@ mod tests {
                 ask(&mut sets, &SetChange::Remove(id)),
                 SetVerdict::Removed(id)
             );
-            assert_eq!(sets.members(id), None);
         }
         assert_eq!(add(&mut sets, &[0, 2]), added(2, &[0, 2]));
         assert_eq!(add(&mut sets, &[1]), added(1, &[1]));

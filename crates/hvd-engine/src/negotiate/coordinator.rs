@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 
 use hvd_transport::Failure;
 use hvd_types::{OpKind, ProcessSetId, Rank};
-use hvd_wire::{CacheId, Member, Ready, Request, Response, Verdict};
+use hvd_wire::{CacheId, Member, Ready, Response, Verdict};
 
 use super::agreement::Agreement;
 use super::cache::Cache;
 use super::validate::{Claim, Party, validate};
+use super::waiting::{Asked, Waiting};
 use crate::fusion::plan::{Agreed, GroupFusion, fuse};
 use crate::stall::{StallInspector, StallOptions, text};
 use crate::timeline::Timeline;
@@ -84,20 +85,6 @@ pub(crate) struct Coordinator {
     stalls: Option<StallInspector>,
     sequence: u64,
     last_verdict: Option<Instant>,
-}
-
-/// Who has asked for a tensor, in the order of arrival.
-#[derive(Debug, Default)]
-struct Waiting {
-    /// When it was first asked for, in numbers of tensors.
-    arrival: u64,
-    askers: Vec<(Rank, Asked)>,
-}
-
-#[derive(Debug)]
-enum Asked {
-    Number(CacheId, Arc<Agreement>),
-    Request(Request),
 }
 
 impl Coordinator {
@@ -240,15 +227,13 @@ impl Coordinator {
         asked: Asked,
         now: Instant,
     ) -> Result<(), ProtocolError> {
-        let waiting = self.waiting.entry(Arc::clone(&name)).or_insert_with(|| {
-            self.arrivals += 1;
-            let arrival = self.arrivals;
-            Waiting {
-                arrival,
-                askers: Vec::new(),
-            }
+        let arrivals = &mut self.arrivals;
+        let entry = self.waiting.entry(Arc::clone(&name));
+        let waiting = entry.or_insert_with(|| {
+            *arrivals += 1;
+            Waiting::new(*arrivals)
         });
-        if waiting.askers.iter().any(|&(asker, _)| asker == rank) {
+        if waiting.has_asked(rank) {
             return Err(ProtocolError::AskedTwice(name));
         }
         let kind = asked.kind();
@@ -349,14 +334,9 @@ impl Coordinator {
     /// The remembered agreement, if every asker named the same one, it is still remembered, and it
     /// can do without the members that did not ask.
     fn recall(&mut self, waiting: &Waiting, missing: usize, divisor: u32) -> Option<Agreed> {
-        let mut numbers = waiting.askers.iter().map(|(_, asked)| match asked {
-            Asked::Number(id, agreement) => Some((*id, agreement)),
-            Asked::Request(_) => None,
-        });
-        let (id, agreement) = numbers.next()??;
-        let unanimous = numbers.all(|other| other.is_some_and(|(other, _)| other == id));
+        let (id, agreement) = waiting.unanimous_number()?;
         let possible = missing == 0 || matches!(agreement.kind, OpKind::Allreduce | OpKind::Adasum);
-        if !unanimous || !possible || !self.cache.is_live(id) {
+        if !possible || !self.cache.is_live(id) {
             return None;
         }
         let agreement = Arc::clone(agreement);
@@ -393,26 +373,6 @@ pub(crate) struct StallReport {
     pub(crate) warning: Option<String>,
     /// Why the job has to end.
     pub(crate) verdict: Option<Failure>,
-}
-
-impl Asked {
-    fn kind(&self) -> OpKind {
-        match self {
-            Self::Number(_, agreement) => agreement.kind,
-            Self::Request(request) => request.kind,
-        }
-    }
-}
-
-impl Waiting {
-    /// Whether every one of `members` ranks that has not joined has asked (`READY-1`).
-    fn is_ready(&self, members: usize, joined: &[Rank]) -> bool {
-        let active = self
-            .askers
-            .iter()
-            .filter(|(rank, _)| !joined.contains(rank));
-        active.count() == members - joined.len()
-    }
 }
 
 /// An agreement may have been evicted by a later one of the same verdict. Ranks forget first and

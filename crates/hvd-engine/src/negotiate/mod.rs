@@ -12,3 +12,4 @@ pub(crate) mod hub;
 pub(crate) mod known;
 pub(crate) mod sets;
 pub(crate) mod validate;
+mod waiting;

@@ -1,6 +1,7 @@
 //! Whole negotiations with a clock made by hand.
 
 use hvd_types::{DType, Device, ReduceOp, Shape};
+use hvd_wire::Request;
 
 use super::*;
 

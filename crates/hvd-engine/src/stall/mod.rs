@@ -45,6 +45,15 @@ pub(crate) struct Finding {
     pub(crate) since: Instant,
     /// How long ago that was.
     pub(crate) waited: Duration,
+    /// What the missing ranks did last.
+    pub(crate) last_words: Vec<LastWords>,
+}
+
+/// What a rank asked for last, if anything, and how long ago that was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LastWords {
+    pub(crate) rank: Rank,
+    pub(crate) asked: Option<(Arc<str>, Duration)>,
 }
 
 /// Who waits for what, in one process set.
@@ -54,6 +63,8 @@ pub(crate) struct StallInspector {
     /// The set's ranks, by their number in the job.
     members: BTreeMap<Rank, Arc<str>>,
     joined: BTreeSet<Rank>,
+    /// What each rank asked for last, and when.
+    last_asked: BTreeMap<Rank, (Arc<str>, Instant)>,
     tensors: HashMap<Arc<str>, Wait>,
     /// Nothing can become due before this. It may be early: a tensor that was answered in the
     /// meantime leaves it as it is, which costs one look in vain and saves a search an answer.
@@ -77,6 +88,7 @@ impl StallInspector {
             options,
             members: members.into_iter().collect(),
             joined: BTreeSet::new(),
+            last_asked: BTreeMap::new(),
             tensors: HashMap::new(),
             next: None,
         }
@@ -84,6 +96,7 @@ impl StallInspector {
 
     /// A rank has asked for a tensor.
     pub(crate) fn asked(&mut self, name: &Arc<str>, rank: Rank, now: Instant) {
+        self.last_asked.insert(rank, (Arc::clone(name), now));
         if let Some(wait) = self.tensors.get_mut(name) {
             wait.askers.push(rank);
             return;
@@ -171,6 +184,14 @@ impl StallInspector {
             .collect()
     }
 
+    fn last_words(&self, rank: Rank, now: Instant) -> LastWords {
+        let told = |(name, when): &(Arc<str>, Instant)| {
+            (Arc::clone(name), now.saturating_duration_since(*when))
+        };
+        let asked = self.last_asked.get(&rank).map(told);
+        LastWords { rank, asked }
+    }
+
     fn finding(&self, tensor: Arc<str>, now: Instant) -> Option<Finding> {
         let wait = self.tensors.get(&tensor)?;
         let located = |(&rank, host): (&Rank, &Arc<str>)| Located {
@@ -184,9 +205,14 @@ impl StallInspector {
         let missed = others
             .into_iter()
             .filter(|(rank, _)| !self.joined.contains(rank));
+        let missing: Vec<Located> = missed.map(located).collect();
         Some(Finding {
             tensor,
-            missing: missed.map(located).collect(),
+            last_words: missing
+                .iter()
+                .map(|place| self.last_words(place.rank, now))
+                .collect(),
+            missing,
             waiting: askers.into_iter().map(located).collect(),
             since: wait.since,
             waited: now.saturating_duration_since(wait.since),

@@ -98,13 +98,15 @@ fn what_is_answered_in_time_leaves_no_trace() {
 fn one_missing_rank_is_told_with_its_host() {
     let start = Instant::now();
     let mut inspector = inspector(120, &["alpha", "alpha", "beta"]);
+    ask(&mut inspector, "grad.6", &[0, 1, 2], start);
+    inspector.answered("grad.6");
     ask(&mut inspector, "grad.7", &[0, 1], start);
     let findings = inspector.inspect(at(start, 75));
     assert_eq!(
         text::warning(&findings, WARNING),
         "some tensors were submitted by only some of the ranks for more than 60 s: missing on rank \
          2 on host `beta`: [grad.7]. The longest wait is for `grad.7`, submitted 75 s ago by ranks \
-         0, 1 on host `alpha`. All ranks must submit the same tensors; a rank that misses some may \
+         0, 1 on host `alpha`. Rank 2 last submitted `grad.6`, 75 s ago. All ranks must submit the same tensors; a rank that misses some may \
          be slow, stuck in other work, or past a branch or a loop that the others did not take."
     );
     assert_eq!(
@@ -130,6 +132,10 @@ fn many_tensors_are_sorted_cut_short_and_grouped_by_who_misses_them() {
         "some tensors were submitted by only some of the ranks for more than 60 s: missing on rank \
          0 on host `a`: [a]; missing on ranks 1-4 on host `a`, ranks 5, 6 on host `b`, rank 7 on \
          host `c`: [b, c, d, e, f, g ...]"
+    );
+    assert!(
+        text.contains(". Rank 0 last submitted `e`, 60 s ago. "),
+        "{text}"
     );
     assert!(!text.contains('\n'), "one paragraph");
     assert!(

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hvd_types::Rank;
 
-use super::{Finding, Located};
+use super::{Finding, LastWords, Located};
 
 /// Names, or hosts, in one list before it is cut short with ` ...`.
 const MOST_LISTED: usize = 6;
@@ -25,14 +25,30 @@ pub(crate) fn warning(findings: &[Finding], limit: Duration) -> String {
     );
     let _ = write!(
         text,
-        ". The longest wait is for `{}`, submitted {} s ago by {}. All ranks must submit the same \
+        ". The longest wait is for `{}`, submitted {} s ago by {}. {}. All ranks must submit the same \
          tensors; a rank that misses some may be slow, stuck in other work, or past a branch or a \
          loop that the others did not take.",
         oldest.tensor,
         oldest.waited.as_secs(),
-        places(&oldest.waiting)
+        places(&oldest.waiting),
+        last_words(oldest)
     );
     text
+}
+
+/// What the ranks that are missed did last.
+fn last_words(finding: &Finding) -> String {
+    let phrase = |LastWords { rank, asked }: &LastWords| match asked {
+        Some((name, ago)) => {
+            format!(
+                "Rank {rank} last submitted `{name}`, {} s ago",
+                ago.as_secs()
+            )
+        }
+        None => format!("Rank {rank} has submitted nothing yet"),
+    };
+    let phrases: Vec<_> = finding.last_words.iter().map(phrase).collect();
+    listed(&phrases, "; ")
 }
 
 /// Why the job ends, for the log and for every operation that is pending then.

@@ -42,7 +42,12 @@ debian() {
 
 make_venv() {
     need "$PYTHON" "install Python 3.9 or newer"
-    [ -x "$BIN/python" ] || "$PYTHON" -m venv "$VENV"
+    [ -x "$BIN/pip" ] && return
+    if ! "$PYTHON" -m venv "$VENV"; then
+        # Debian ships this part of Python in a package of its own.
+        debian python3-venv
+        "$PYTHON" -m venv --clear "$VENV"
+    fi
 }
 
 # Tests run in parallel where cargo-nextest is installed; plain cargo does as well.

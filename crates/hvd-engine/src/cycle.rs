@@ -5,6 +5,7 @@
 //! submission, a message or an abort ends. No timer is involved unless a cycle time was asked for.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,7 +92,14 @@ impl Cycle {
 
     /// Runs until the engine is shut down or cannot go on. Either way nothing is left pending.
     pub(crate) fn run(mut self, farewell: impl FnOnce(Farewell, Box<dyn Transport>)) {
-        let (reason, end) = match self.turn_until_over() {
+        // A panic is a bug of ours, and all the more a reason to tell the other ranks: without a
+        // word they would wait for this one for ever.
+        let result = catch_unwind(AssertUnwindSafe(|| self.turn_until_over()));
+        let result = result.unwrap_or_else(|_| {
+            let text = "the engine thread panicked; the message is above";
+            Err(Error::Internal(text.to_owned()))
+        });
+        let (reason, end) = match result {
             Ok(initiator) => self.shut_down_by(initiator),
             Err(error) => {
                 let culprit = self.culprit(&error);

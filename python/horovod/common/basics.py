@@ -11,27 +11,6 @@ from typing import Any
 from horovod import _core
 from horovod.common import handles
 from horovod.common import process_sets as sets
-from horovod.common.build import (
-    ccl_built as ccl_built,
-)
-from horovod.common.build import (
-    cuda_built as cuda_built,
-)
-from horovod.common.build import (
-    ddl_built as ddl_built,
-)
-from horovod.common.build import (
-    gloo_built as gloo_built,
-)
-from horovod.common.build import (
-    mpi_built as mpi_built,
-)
-from horovod.common.build import (
-    nccl_built as nccl_built,
-)
-from horovod.common.build import (
-    rocm_built as rocm_built,
-)
 from horovod.common.objects import allgather_object
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import is_iterable

@@ -12,28 +12,30 @@ except ModuleNotFoundError as _error:
     ) from _error
 
 from horovod.common.basics import (
-    ccl_built,
     cross_rank,
     cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
     gloo_enabled,
     init,
     is_homogeneous,
     is_initialized,
     local_rank,
     local_size,
-    mpi_built,
     mpi_enabled,
     mpi_threads_supported,
-    nccl_built,
     rank,
-    rocm_built,
     shutdown,
     size,
     start_timeline,
     stop_timeline,
+)
+from horovod.common.build import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    mpi_built,
+    nccl_built,
+    rocm_built,
 )
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import (

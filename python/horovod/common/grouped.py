@@ -34,7 +34,7 @@ def grouped_allreduce(
     finishes: Sequence[Finish],
 ) -> int:
     """Starts an allreduce from each source to its target; returns the group's handle."""
-    check_op(op)
+    check_op(op, process_set)
     handles = _core.grouped_allreduce(
         full_name("grouped_allreduce", name),
         [source.address for source in sources],
@@ -75,7 +75,7 @@ def grouped_reducescatter(
     finishes: Sequence[Finish],
 ) -> int:
     """Starts a reducescatter of each source; returns the group's handle."""
-    check_op(op)
+    check_op(op, process_set)
     for source in sources:
         check_scatter(source)
     handles = _core.grouped_reducescatter(

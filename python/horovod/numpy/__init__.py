@@ -44,7 +44,7 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
-from horovod.common.util import Average, Max, Min, Product, Sum
+from horovod.common.util import Adasum, Average, Max, Min, Product, Sum
 from horovod.numpy.functions import allgather_object, broadcast_object, broadcast_parameters
 from horovod.numpy.mpi_ops import (
     allgather,
@@ -76,6 +76,7 @@ from horovod.numpy.mpi_ops import (
 )
 
 __all__ = [
+    "Adasum",
     "Average",
     "HorovodInternalError",
     "Max",

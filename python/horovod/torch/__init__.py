@@ -43,7 +43,7 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
-from horovod.common.util import Average, Max, Min, Product, Sum
+from horovod.common.util import Adasum, Average, Max, Min, Product, Sum
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
     allgather_object,
@@ -83,6 +83,7 @@ from horovod.torch.mpi_ops import (
 from horovod.torch.optimizer import DistributedOptimizer
 
 __all__ = [
+    "Adasum",
     "Average",
     "Compression",
     "DistributedOptimizer",

@@ -229,7 +229,9 @@ def _check_passes(passes: int) -> None:
 
 def _check_op(op: int, gradient_predivide_factor: float) -> None:
     if op == Adasum:
-        raise NotImplementedError("Adasum is not supported in this version; use Average or Sum")
+        raise NotImplementedError(
+            "DistributedOptimizer does not support Adasum yet; use Average or Sum"
+        )
     if op not in (Average, Sum):
         raise ValueError(f"gradients are combined with op=Average or op=Sum, not {op!r}")
     if gradient_predivide_factor != 1.0 and op != Average:

@@ -69,5 +69,8 @@ def test_adasum_is_refused_where_it_makes_no_sense(framework: Framework) -> None
     if num_rank_is_power_2(hvd.size()):
         with pytest.raises(HorovodInternalError, match="float32"):
             hvd.allreduce(framework.tensor(np.ones(3), "int32"), op=hvd.Adasum)
-        with pytest.raises(HorovodInternalError, match="Sum and Average only"):
-            hvd.reducescatter(framework.tensor(np.ones(4)), op=hvd.Adasum)
+    tensor = framework.tensor(np.ones(4))
+    with pytest.raises(HorovodInternalError, match="Sum and Average only"):
+        hvd.reducescatter(tensor, op=hvd.Adasum)
+    with pytest.raises(HorovodInternalError, match="Sum and Average only"):
+        hvd.grouped_reducescatter([tensor], op=hvd.Adasum)

@@ -49,7 +49,7 @@ def allreduce(
     finish: Finish,
 ) -> int:
     """Starts an allreduce from one view to another, which may be the same; returns its handle."""
-    check_op(op, process_set)
+    check_allreduce_op(op, process_set)
     handle = _core.allreduce(
         full_name("allreduce", name),
         source.address,
@@ -120,7 +120,7 @@ def reducescatter(
     finish: Finish,
 ) -> int:
     """Starts a reducescatter; returns its handle."""
-    check_op(op, process_set)
+    check_op(op)
     check_scatter(source)
     handle = _core.reducescatter(
         full_name("reducescatter", name),
@@ -168,15 +168,21 @@ def check_scatter(source: View) -> None:
         raise ValueError("reducescatter needs at least one dimension to split, got a scalar")
 
 
-def check_op(op: int, process_set: ProcessSet) -> None:
-    """Raises an error for a reduction that the engine does not know, or not for these ranks."""
-    if op == Adasum:
-        if process_set.process_set_id != global_process_set.process_set_id:
-            raise NotImplementedError("Adasum is only possible on global_process_set")
-        size = _core.size() if _core.is_initialized() else 1
-        if not num_rank_is_power_2(size):
-            raise NotImplementedError(
-                f"Adasum needs a number of ranks that is a power of two, not {size}"
-            )
-    elif op not in (Average, Sum, Min, Max, Product):
+def check_op(op: int) -> None:
+    """Raises ValueError for a reduction that does not exist."""
+    if op not in (Average, Sum, Adasum, Min, Max, Product):
         raise ValueError(f"unknown reduction {op!r}; use Average, Sum, Adasum, Min, Max or Product")
+
+
+def check_allreduce_op(op: int, process_set: ProcessSet) -> None:
+    """Raises an error for a reduction that does not exist, or not for these ranks."""
+    check_op(op)
+    if op != Adasum:
+        return
+    if process_set.process_set_id != global_process_set.process_set_id:
+        raise NotImplementedError("Adasum is only possible on global_process_set")
+    size = _core.size() if _core.is_initialized() else 1
+    if not num_rank_is_power_2(size):
+        raise NotImplementedError(
+            f"Adasum needs a number of ranks that is a power of two, not {size}"
+        )

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from horovod import _core
-from horovod.common.collectives import check_op, check_scatter, full_name
+from horovod.common.collectives import (
+    check_allreduce_op,
+    check_op,
+    check_scatter,
+    full_name,
+)
 from horovod.common.handles import Finish, View, remember_group
 from horovod.common.process_sets import ProcessSet, usable_id
 
@@ -34,7 +39,7 @@ def grouped_allreduce(
     finishes: Sequence[Finish],
 ) -> int:
     """Starts an allreduce from each source to its target; returns the group's handle."""
-    check_op(op, process_set)
+    check_allreduce_op(op, process_set)
     handles = _core.grouped_allreduce(
         full_name("grouped_allreduce", name),
         [source.address for source in sources],
@@ -75,7 +80,7 @@ def grouped_reducescatter(
     finishes: Sequence[Finish],
 ) -> int:
     """Starts a reducescatter of each source; returns the group's handle."""
-    check_op(op, process_set)
+    check_op(op)
     for source in sources:
         check_scatter(source)
     handles = _core.grouped_reducescatter(

@@ -51,6 +51,10 @@ pub enum Purpose {
     Data = 4,
     /// Handing over the shared memory of a host.
     Segment = 5,
+    /// Between the launcher and the agent of another host.
+    Agent = 6,
+    /// Finding out which hosts reach each other, and at which addresses.
+    Probe = 7,
 }
 
 impl Purpose {
@@ -61,6 +65,8 @@ impl Purpose {
             Self::Control,
             Self::Data,
             Self::Segment,
+            Self::Agent,
+            Self::Probe,
         ]
         .into_iter()
         .find(|&purpose| purpose as u8 == code)

@@ -40,6 +40,9 @@ fn friends_recognise_each_other_and_agree_on_the_purpose() {
         Purpose::Lifeline,
         Purpose::Control,
         Purpose::Data,
+        Purpose::Segment,
+        Purpose::Agent,
+        Purpose::Probe,
     ] {
         let (connected, accepted) = against(&key, |stream| connect(stream, &key, purpose));
         connected.unwrap();

@@ -68,7 +68,7 @@ impl Expected {
         let fits = match purpose {
             Purpose::Lifeline => self.rank == Rank::COORDINATOR,
             Purpose::Control | Purpose::Data => true,
-            Purpose::Store | Purpose::Segment => false,
+            Purpose::Store | Purpose::Segment | Purpose::Agent | Purpose::Probe => false,
         };
         if fits && rank > self.rank && rank.number() < self.size {
             WELCOME

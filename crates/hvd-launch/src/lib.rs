@@ -10,6 +10,7 @@
 
 mod error;
 mod exec;
+mod link;
 mod messages;
 pub mod plan;
 mod spec;

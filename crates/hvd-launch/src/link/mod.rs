@@ -1,0 +1,236 @@
+//! The one connection between the driver and the agent of a host: messages in both directions,
+//! channels of bytes beside them, and signs of life.
+//!
+//! - `LINK-1` an end that hears nothing for [`SILENCE`] gives the other up; each end says something
+//!   every [`PULSE`] at least.
+//! - `LINK-2` reading never waits for whoever uses what was read, so a console that is paused is
+//!   not taken for a dead network.
+//! - `LINK-3` the last news of every link is [`News::Lost`].
+//!
+//! Knows no host and no process; any pair of byte streams will do: a TCP connection, or the standard
+//! input and output of an `ssh`.
+
+mod channel;
+mod frame;
+
+use std::{io, marker::PhantomData, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    sync::mpsc,
+    task::JoinHandle,
+    time::timeout,
+};
+
+use channel::Ports;
+pub(crate) use channel::{Channel, ChannelReceiver, ChannelSender};
+use frame::Frame;
+
+/// How often an end gives a sign of life.
+const PULSE: Duration = Duration::from_secs(1);
+
+/// How long an end may be silent. With the time it takes to end a job afterwards it has to stay
+/// below ten seconds.
+pub(crate) const SILENCE: Duration = Duration::from_millis(5500);
+
+/// What is heard on a link: `M` are messages, `P` is what channels are opened for.
+#[derive(Debug)]
+pub(crate) enum News<M, P> {
+    /// The other end says something.
+    Said(M),
+    /// The other end has opened a channel.
+    Opened(P, Channel),
+    /// The connection is over, and why.
+    Lost(Loss),
+}
+
+/// Why a link is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The other end has closed it, or its process is gone.
+    Closed,
+    /// Nothing was heard for [`SILENCE`].
+    Silent,
+    /// What arrived makes no sense, or the system reports an error.
+    Broken(String),
+}
+
+/// The sending side; may be cloned. Never waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Outgoing(mpsc::UnboundedSender<Option<Frame>>);
+
+impl Outgoing {
+    fn send(&self, frame: Frame) {
+        // A link that is gone says so to whoever listens.
+        let _ = self.0.send(Some(frame));
+    }
+
+    /// Says something to the other end.
+    pub(crate) fn say(&self, message: &impl Serialize) {
+        self.send(Frame::Message(to_json(message)));
+    }
+}
+
+/// One end of a link.
+#[derive(Debug)]
+pub(crate) struct Link<M, P> {
+    outgoing: Outgoing,
+    incoming: mpsc::UnboundedReceiver<News<M, P>>,
+    ports: Ports,
+    next_channel: u32,
+    writer: JoinHandle<()>,
+    reader: JoinHandle<()>,
+    _purpose: PhantomData<P>,
+}
+
+impl<M, P> Link<M, P>
+where
+    M: DeserializeOwned + Send + 'static,
+    P: DeserializeOwned + Send + 'static,
+{
+    /// A link over these two streams.
+    pub(crate) fn start(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        let (sender, queue) = mpsc::unbounded_channel();
+        let outgoing = Outgoing(sender);
+        let (news, incoming) = mpsc::unbounded_channel();
+        let ports = Ports::default();
+        let ear = Ear {
+            ports: ports.clone(),
+            outgoing: outgoing.clone(),
+            news,
+        };
+        Self {
+            outgoing,
+            incoming,
+            ports,
+            next_channel: 0,
+            writer: tokio::spawn(write(queue, writer)),
+            reader: tokio::spawn(ear.listen(BufReader::new(reader))),
+            _purpose: PhantomData,
+        }
+    }
+
+    /// The sending side.
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
+    }
+
+    /// Opens a channel. Only one of the two ends of a link may do so.
+    pub(crate) fn open(&mut self, purpose: &impl Serialize) -> Channel {
+        let channel = self.next_channel;
+        self.next_channel += 1;
+        let opened = self.ports.open(channel, &self.outgoing);
+        self.outgoing.send(Frame::Open {
+            channel,
+            purpose: to_json(purpose),
+        });
+        opened
+    }
+
+    /// Waits for the next news.
+    pub(crate) async fn hear(&mut self) -> News<M, P> {
+        let news = self.incoming.recv().await;
+        news.unwrap_or(News::Lost(Loss::Closed))
+    }
+
+    /// Sends what is still to be sent, as far as `patience` allows, and hangs up.
+    pub(crate) async fn finish(self, patience: Duration) {
+        let _ = self.outgoing.0.send(None);
+        let _ = timeout(patience, self.writer).await;
+        self.reader.abort();
+        self.ports.clear();
+    }
+}
+
+fn to_json(value: &impl Serialize) -> Vec<u8> {
+    // Our own messages are plain data; there is nothing in them that JSON cannot hold.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+async fn write(
+    mut queue: mpsc::UnboundedReceiver<Option<Frame>>,
+    mut stream: impl AsyncWrite + Unpin,
+) {
+    loop {
+        let frame = match timeout(PULSE, queue.recv()).await {
+            Ok(Some(Some(frame))) => frame,
+            Ok(Some(None) | None) => break,
+            Err(_) => Frame::Alive,
+        };
+        let written = async {
+            stream.write_all(&frame.encode()).await?;
+            stream.flush().await
+        };
+        if let Err(error) = written.await {
+            tracing::debug!(%error, "a link cannot be written any more");
+            break;
+        }
+    }
+    let _ = stream.shutdown().await;
+}
+
+/// The reading side.
+struct Ear<M, P> {
+    ports: Ports,
+    outgoing: Outgoing,
+    news: mpsc::UnboundedSender<News<M, P>>,
+}
+
+impl<M: DeserializeOwned, P: DeserializeOwned> Ear<M, P> {
+    async fn listen(self, mut stream: impl AsyncRead + Unpin) {
+        let loss = loop {
+            match timeout(SILENCE, Frame::read(&mut stream)).await {
+                Ok(Ok(Some(frame))) => {
+                    if let Err(error) = self.take(frame) {
+                        break Loss::Broken(error.to_string());
+                    }
+                }
+                Ok(Ok(None)) => break Loss::Closed,
+                Ok(Err(error)) => break closed_or_broken(&error),
+                Err(_) => break Loss::Silent,
+            }
+        };
+        self.ports.clear();
+        let _ = self.news.send(News::Lost(loss));
+    }
+
+    fn take(&self, frame: Frame) -> Result<(), serde_json::Error> {
+        let news = match frame {
+            Frame::Message(bytes) => News::Said(serde_json::from_slice(&bytes)?),
+            Frame::Open { channel, purpose } => {
+                let purpose = serde_json::from_slice(&purpose)?;
+                News::Opened(purpose, self.ports.open(channel, &self.outgoing))
+            }
+            Frame::Data { channel, bytes } => {
+                self.ports.deliver(channel, bytes);
+                return Ok(());
+            }
+            Frame::Credit { channel, bytes } => {
+                self.ports.credit(channel, bytes);
+                return Ok(());
+            }
+            Frame::Close { channel } => {
+                self.ports.close(channel);
+                return Ok(());
+            }
+            Frame::Alive => return Ok(()),
+        };
+        let _ = self.news.send(news);
+        Ok(())
+    }
+}
+
+fn closed_or_broken(error: &io::Error) -> Loss {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    match error.kind() {
+        BrokenPipe | ConnectionReset | UnexpectedEof => Loss::Closed,
+        _ => Loss::Broken(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,28 @@
 //! A snapshot of environment variables, and the one place where their texts become values.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::setting::values::parse_flag;
-use crate::setting::{self, Availability, Setting};
+use crate::setting::{self, Availability, Setting, name};
 use crate::{Error, Result};
 
 /// Environment variables, read once.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Environment(HashMap<String, String>);
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |(variable, value)| match variable {
+            name::SECRET_KEY => (variable, "secret"),
+            _ => (variable, value),
+        };
+        let pairs = self.0.iter().map(|(name, value)| (&**name, &**value));
+        f.debug_map().entries(pairs.map(shown)).finish()
+    }
+}
 
 impl Environment {
     /// The variables of this process. Values that are not UTF-8 are kept with replacement

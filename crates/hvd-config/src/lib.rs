@@ -19,6 +19,6 @@ pub use setting::{
     name,
 };
 pub use worker::{
-    Autotune, JoinAverage, LogLevel, Rendezvous, StallCheck, Timeline, TransportChoice,
+    Autotune, JoinAverage, KeySource, LogLevel, Rendezvous, StallCheck, Timeline, TransportChoice,
     WorkerConfig,
 };

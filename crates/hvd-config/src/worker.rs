@@ -4,9 +4,13 @@
 mod choice;
 mod feature;
 mod identity;
+mod network;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +18,7 @@ use hvd_types::Placement;
 
 pub use choice::{JoinAverage, LogLevel, TransportChoice};
 pub use feature::{Autotune, StallCheck, Timeline};
-pub use identity::Rendezvous;
+pub use identity::{KeySource, Rendezvous};
 
 use crate::setting::{Setting, name};
 use crate::{Environment, Result};
@@ -30,6 +34,11 @@ pub struct WorkerConfig {
     pub placement: Placement,
     /// Where the ranks meet; `None` for a process that was started alone.
     pub rendezvous: Option<Rendezvous>,
+    /// Where the ranks of this host reach each other host, by its name; `None` if all ranks reach
+    /// each other at the addresses they listen at.
+    pub host_addresses: Option<BTreeMap<String, IpAddr>>,
+    /// The ports at which this rank may listen; `None` for any.
+    pub port_range: Option<RangeInclusive<u16>>,
     /// How long to wait for other ranks, at init and inside an operation.
     pub timeout: Duration,
     /// What moves the bytes.
@@ -88,6 +97,8 @@ impl WorkerConfig {
         let seconds: u64 = environment.value(name::TIMEOUT, |&seconds| seconds > 0)?;
         Ok(Self {
             rendezvous: identity::rendezvous(environment, &placement)?,
+            host_addresses: network::host_addresses(environment)?,
+            port_range: network::port_range(environment)?,
             timeout: Duration::from_secs(seconds),
             transport: TransportChoice::read(environment)?,
             fusion_threshold: threshold

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use hvd_types::Rank;
 
@@ -27,6 +28,28 @@ pub enum Error {
         "the job key in `_HOROVOD_SECRET_KEY` is not 64 hexadecimal digits; it is set by horovodrun"
     )]
     MalformedKey,
+    /// The file with the job key cannot be read.
+    #[error(
+        "cannot read the job key from HOROVOD_SECRET_KEY_FILE=`{}`: {source}; the file is made by \
+         horovodrun and must be readable by the user of this process",
+        path.display()
+    )]
+    UnreadableKey {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file with the job key holds something else.
+    #[error(
+        "the file HOROVOD_SECRET_KEY_FILE=`{}` does not hold 64 hexadecimal digits; it is made by \
+         horovodrun",
+        path.display()
+    )]
+    MalformedKeyFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// The other end of a connection is some other program.
     #[error("the other end of the connection does not speak horovod's protocol")]
     NotHorovod,

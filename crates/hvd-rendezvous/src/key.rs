@@ -2,12 +2,16 @@
 //! Owns the text form in which it reaches workers; never shows it in a log or an error.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use crate::{Error, Result};
 
 /// 32 random bytes known to the processes of one job only.
 ///
-/// Workers get it as hexadecimal digits in the environment variable `_HOROVOD_SECRET_KEY`.
+/// Workers get it as hexadecimal digits, in the file that `HOROVOD_SECRET_KEY_FILE` names or in the
+/// environment variable `_HOROVOD_SECRET_KEY`.
 #[derive(Clone)]
 pub struct JobKey([u8; JobKey::LENGTH]);
 
@@ -33,6 +37,23 @@ impl JobKey {
             *byte = digit(pair[0])? << 4 | digit(pair[1])?;
         }
         Ok(Self(bytes))
+    }
+
+    /// Reads a file that holds what [`Self::to_hex`] writes.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        // A file that is longer is another one; it need not be read to its end to know that.
+        const LIMIT: u64 = 1024;
+        let mut text = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(LIMIT).read_to_end(&mut text))
+            .map_err(|source| Error::UnreadableKey {
+                path: path.to_owned(),
+                source,
+            })?;
+        let text = String::from_utf8_lossy(&text);
+        Self::from_hex(&text).map_err(|_| Error::MalformedKeyFile {
+            path: path.to_owned(),
+        })
     }
 
     /// The key as 64 hexadecimal digits.
@@ -90,6 +111,36 @@ mod tests {
         ] {
             let error = JobKey::from_hex(text).unwrap_err();
             assert!(matches!(error, Error::MalformedKey), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_holds_a_key_or_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let error = JobKey::from_file(&path).unwrap_err().to_string();
+        let named = format!("HOROVOD_SECRET_KEY_FILE=`{}`", path.display());
+        assert!(
+            error.contains(&named) && error.contains("No such file"),
+            "{error}"
+        );
+
+        let key = JobKey::generate().unwrap();
+        std::fs::write(&path, format!("{}\n", key.to_hex())).unwrap();
+        assert_eq!(JobKey::from_file(&path).unwrap().bytes(), key.bytes());
+
+        let long = key.to_hex().repeat(100);
+        for damaged in [
+            &b""[..],
+            &key.to_hex().as_bytes()[1..],
+            long.as_bytes(),
+            &[0xff; 64],
+        ] {
+            std::fs::write(&path, damaged).unwrap();
+            let error = JobKey::from_file(&path).unwrap_err();
+            assert!(matches!(error, Error::MalformedKeyFile { .. }), "{error:?}");
+            assert!(error.to_string().contains(&named), "{error}");
+            assert!(!error.to_string().contains(&key.to_hex()[1..]), "{error}");
         }
     }
 

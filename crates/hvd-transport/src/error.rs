@@ -1,6 +1,7 @@
 //! What can go wrong between ranks. Every variant about a peer names its rank and host.
 
 use std::io;
+use std::ops::RangeInclusive;
 
 use hvd_types::Rank;
 
@@ -39,6 +40,31 @@ pub enum Error {
     /// The ranks of the job could not be connected with each other.
     #[error("cannot connect the ranks of the job: {0}")]
     Bootstrap(String),
+    /// All ports at which this rank may listen are taken.
+    #[error(
+        "rank {rank} on host `{host}` finds no free port in HOROVOD_PORT_RANGE={}-{}; each rank of \
+         a host needs one: end what uses them, or give a larger range (`--port-range`)",
+        ports.start(),
+        ports.end()
+    )]
+    NoFreePort {
+        /// This rank.
+        rank: Rank,
+        /// Its host.
+        host: String,
+        /// The ports that were tried.
+        ports: RangeInclusive<u16>,
+    },
+    /// The system does not let this rank listen at a port of the range.
+    #[error(
+        "cannot listen at port {port}: {source}; give another HOROVOD_PORT_RANGE (`--port-range`)"
+    )]
+    PortRefused {
+        /// The port.
+        port: u16,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The store or a handshake failed while the ranks were being connected.
     #[error(transparent)]
     Rendezvous(#[from] hvd_rendezvous::Error),

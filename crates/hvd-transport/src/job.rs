@@ -4,11 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use hvd_config::{Rendezvous, TransportChoice, WorkerConfig};
+use hvd_config::{KeySource, Rendezvous, TransportChoice, WorkerConfig};
 use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Store, blame};
 use hvd_types::Rank;
 
-use crate::{Mesh, MeshOptions, Result, TransportKind, join};
+use crate::{Mesh, MeshOptions, Network, Result, TransportKind, join};
 
 /// How long the end of a failed rank may be held up by a launcher that does not answer.
 const ACCUSATION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const ACCUSATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connects this process with all other ranks of its job. `generation` counts how often it has
 /// done so before.
 pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
-    let options = |key, listen| MeshOptions {
+    let options = |key, network| MeshOptions {
         placement: config.placement.clone(),
         key,
         generation,
@@ -28,9 +28,10 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
             TransportChoice::SharedMemory => TransportKind::SharedMemory,
             TransportChoice::Tcp => TransportKind::Tcp,
         },
-        listen,
+        network,
+        ports: config.port_range.clone(),
     };
-    let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+    let loopback = Network::Address(IpAddr::from(Ipv4Addr::LOCALHOST));
     let Some(rendezvous) = &config.rendezvous else {
         let key = JobKey::generate()?;
         return join(&options(key, loopback), &mut MemoryStore::new());
@@ -40,13 +41,12 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
         // Whatever ended the last time was no reason to end the job.
         blame::withdraw(&mut store, config.placement.rank)?;
     }
-    let single_host = config.placement.is_single_host();
-    let listen = if single_host {
-        loopback
-    } else {
-        store.local_ip()
+    let network = match &config.host_addresses {
+        _ if config.placement.is_single_host() => loopback,
+        Some(routes) => Network::Routes(routes.clone()),
+        None => Network::Address(store.local_ip()),
     };
-    join(&options(key, listen), &mut store)
+    join(&options(key, network), &mut store)
 }
 
 /// Tells the launcher, if there is one, that this rank cannot go on because of `culprit`.
@@ -73,7 +73,10 @@ fn open(
     rendezvous: &Rendezvous,
     timeout: Duration,
 ) -> std::result::Result<(JobKey, Client), StoreError> {
-    let key = JobKey::from_hex(&rendezvous.key)?;
+    let key = match &rendezvous.key {
+        KeySource::Text(text) => JobKey::from_hex(text)?,
+        KeySource::File(path) => JobKey::from_file(path)?,
+    };
     let client = Client::connect(&rendezvous.address, rendezvous.port, &key, timeout)?;
     Ok((key, client))
 }

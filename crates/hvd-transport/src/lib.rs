@@ -27,5 +27,5 @@ pub use error::{Error, Result};
 pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};
 pub use lifeline::Lifeline;
-pub use mesh::{Mesh, MeshOptions, TransportKind, join};
+pub use mesh::{Mesh, MeshOptions, Network, TransportKind, join};
 pub use transport::{Interest, Lane, Transport, Wake};

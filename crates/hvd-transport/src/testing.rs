@@ -9,7 +9,7 @@ use hvd_types::{Placement, Rank};
 
 use crate::mesh::join_with;
 use crate::shm::Capacities;
-use crate::{Mesh, MeshOptions, TransportKind, mem};
+use crate::{Mesh, MeshOptions, Network, TransportKind, mem};
 
 /// What moves the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +155,7 @@ pub fn options(
         silence: Duration::from_secs(30),
         patience,
         kind,
-        listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        network: Network::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        ports: None,
     }
 }

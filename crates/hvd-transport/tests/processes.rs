@@ -1,5 +1,5 @@
 //! Ranks as processes: the store over a socket, shared memory handed from one process to the
-//! others, and a rank that is killed.
+//! others, routes to other hosts, the key in a file, and a rank that is killed.
 //!
 //! The test starts its own binary once per rank, with `a_rank` as the only test to run, and
 //! tells it who it is on standard input.
@@ -10,9 +10,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hvd_config::{Environment, WorkerConfig};
 use hvd_rendezvous::{Client, JobKey, Server};
 use hvd_transport::testing::options;
-use hvd_transport::{Interest, TransportKind, join};
+use hvd_transport::{Interest, Mesh, TransportKind, connect, join};
 use hvd_types::Rank;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,7 +63,11 @@ impl Drop for Process {
 
 #[test]
 fn a_killed_process_is_named_by_the_others_at_once() {
-    for (kind, name) in [("shared", "shared memory"), ("tcp", "tcp")] {
+    for (kind, name) in [
+        ("shared", "shared memory"),
+        ("tcp", "tcp"),
+        ("routes", "tcp"),
+    ] {
         for dead in [0, 2] {
             let key = JobKey::generate().unwrap();
             let server = Server::start("127.0.0.1:0", &key).unwrap();
@@ -76,9 +81,9 @@ fn a_killed_process_is_named_by_the_others_at_once() {
             ranks[dead].child.kill().unwrap();
             for rank in (0..SIZE).filter(|&rank| rank != dead) {
                 let cause = ranks[rank].line("ended because ");
-                let expected = format!(
-                    "rank {dead} on host `localhost` closed its connection without a goodbye"
-                );
+                let host = host_of(dead, kind);
+                let expected =
+                    format!("rank {dead} on host `{host}` closed its connection without a goodbye");
                 assert_eq!(cause, expected);
             }
             assert!(
@@ -90,6 +95,49 @@ fn a_killed_process_is_named_by_the_others_at_once() {
     }
 }
 
+/// Rank 0 has a host of its own if there are routes.
+fn host_of(rank: usize, kind: &str) -> &'static str {
+    match (kind, rank) {
+        ("routes", 0) => "node-a",
+        ("routes", _) => "node-b",
+        _ => "localhost",
+    }
+}
+
+fn join_by_options(rank: usize, kind: TransportKind, port: &str, key: &str) -> Mesh {
+    let key = JobKey::from_hex(key).unwrap();
+    let mut store = Client::connect("127.0.0.1", port.parse().unwrap(), &key, PATIENCE).unwrap();
+    join(&options(rank, SIZE, &key, kind, PATIENCE), &mut store).unwrap()
+}
+
+/// As the launcher would start it: one rank on a first host, the others on a second.
+fn join_by_environment(rank: usize, port: &str, key: &str) -> Mesh {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key");
+    std::fs::write(&file, key).unwrap();
+    let (local_rank, local_size, routes) = match rank {
+        0 => (0, 1, "node-b=127.0.0.3"),
+        _ => (rank - 1, SIZE - 1, "node-a=127.0.0.2"),
+    };
+    let environment: Environment = [
+        ("HOROVOD_RANK", rank.to_string()),
+        ("HOROVOD_SIZE", SIZE.to_string()),
+        ("HOROVOD_LOCAL_RANK", local_rank.to_string()),
+        ("HOROVOD_LOCAL_SIZE", local_size.to_string()),
+        ("HOROVOD_CROSS_RANK", rank.min(1).to_string()),
+        ("HOROVOD_CROSS_SIZE", 2.to_string()),
+        ("HOROVOD_HOSTNAME", host_of(rank, "routes").to_owned()),
+        ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1".to_owned()),
+        ("HOROVOD_GLOO_RENDEZVOUS_PORT", port.to_owned()),
+        ("HOROVOD_SECRET_KEY_FILE", file.display().to_string()),
+        ("HOROVOD_HOST_ADDRESSES", routes.to_owned()),
+        ("HOROVOD_TRANSPORT", "tcp".to_owned()),
+    ]
+    .into_iter()
+    .collect();
+    connect(&WorkerConfig::read(&environment).unwrap(), 0).unwrap()
+}
+
 /// One rank of the test above; nothing by itself.
 #[test]
 #[ignore = "run by another test"]
@@ -99,14 +147,12 @@ fn a_rank() {
     let [rank, kind, port, key] = line.split_whitespace().collect::<Vec<_>>()[..] else {
         return;
     };
-    let (rank, key) = (rank.parse().unwrap(), JobKey::from_hex(key).unwrap());
-    let kind = if kind == "tcp" {
-        TransportKind::Tcp
-    } else {
-        TransportKind::SharedMemory
+    let rank = rank.parse().unwrap();
+    let mut mesh = match kind {
+        "routes" => join_by_environment(rank, port, key),
+        "tcp" => join_by_options(rank, TransportKind::Tcp, port, key),
+        _ => join_by_options(rank, TransportKind::SharedMemory, port, key),
     };
-    let mut store = Client::connect("127.0.0.1", port.parse().unwrap(), &key, PATIENCE).unwrap();
-    let mut mesh = join(&options(rank, SIZE, &key, kind, PATIENCE), &mut store).unwrap();
 
     let right = Rank::from_index((rank + 1) % SIZE);
     let left = Rank::from_index((rank + SIZE - 1) % SIZE);

@@ -36,6 +36,13 @@ pub(super) const COMMUNICATION: Group = Group {
         )
         .flag("--gloo-timeout-seconds")
         .key("library_options.gloo_timeout_seconds"),
+        setting(
+            name::PORT_RANGE,
+            Values::Ports,
+            "",
+            "First and last of the ports at which ranks may listen for each other; any free port \
+             if not set.",
+        ),
     ],
 };
 

@@ -67,6 +67,19 @@ pub(super) const IDENTITY: Group = Group {
             "The job's key; every connection proves that it knows it.",
         ),
         setting(
+            name::SECRET_KEY_FILE,
+            Values::Text("the path of a file"),
+            "",
+            "File that holds the job's key instead, and comes first if both are set.",
+        ),
+        setting(
+            name::HOST_ADDRESSES,
+            Values::Addresses,
+            "",
+            "Address at which the ranks of this host reach each other host, by its \
+             `HOROVOD_HOSTNAME`; a job on one host needs none.",
+        ),
+        setting(
             name::INTERFACE,
             Values::Text("the name of a network interface"),
             "",

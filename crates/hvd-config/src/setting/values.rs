@@ -1,6 +1,10 @@
 //! What a setting may be: the one check of a text, whether it comes from the environment, from an
 //! option or from a file, and the words that say what would have been right.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
 /// Kinds of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
@@ -22,6 +26,10 @@ pub enum Values {
     Fraction,
     /// A port of TCP.
     Port,
+    /// A range of ports of TCP.
+    Ports,
+    /// Addresses of hosts by name.
+    Addresses,
     /// A list of processor cores.
     Cores,
     /// One of some words, upper or lower case, and those words in a sentence.
@@ -43,6 +51,8 @@ impl Values {
             Self::Milliseconds => "a number of milliseconds, 0 or more",
             Self::Fraction => "a number from 0 to 1",
             Self::Port => "a port number",
+            Self::Ports => "a range of ports from 1 to 65535 such as `30000-30100`",
+            Self::Addresses => "a list of addresses such as `node-b=10.0.0.2,node-c=fd00::3`",
             Self::Cores => "a list of core numbers such as `0,2,4`",
             Self::OneOf(_, words) => words,
             Self::Text(what) => what,
@@ -63,6 +73,8 @@ impl Values {
             Self::Milliseconds => (0.0..=3_600_000.0).contains(&number(text)),
             Self::Fraction => (0.0..=1.0).contains(&number(text)),
             Self::Port => text.parse::<u16>().is_ok(),
+            Self::Ports => parse_ports(text).is_some(),
+            Self::Addresses => parse_addresses(text).is_some(),
             Self::Cores => parse_cores(text).is_some(),
             Self::OneOf(words, _) => words.iter().any(|word| word.eq_ignore_ascii_case(text)),
             Self::Text(_) => true,
@@ -86,6 +98,28 @@ pub(crate) fn parse_cores(text: &str) -> Option<Vec<usize>> {
         .collect()
 }
 
+/// The first and the last port, neither of them 0, with a dash between them.
+pub(crate) fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-')?;
+    let port = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port > 0);
+    let range = port(first)?..=port(last)?;
+    (!range.is_empty()).then_some(range)
+}
+
+/// Pairs `name=address` with commas between them; no name comes twice.
+pub(crate) fn parse_addresses(text: &str) -> Option<BTreeMap<String, IpAddr>> {
+    let mut addresses = BTreeMap::new();
+    for pair in text.split(',') {
+        let (name, address) = pair.split_once('=')?;
+        let (name, address) = (name.trim(), address.trim().parse().ok()?);
+        let is_new = addresses.insert(name.to_owned(), address).is_none();
+        if name.is_empty() || !is_new {
+            return None;
+        }
+    }
+    Some(addresses)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +137,12 @@ mod tests {
             (Values::Milliseconds, "0 0.5 20", "-1 NaN inf 1e9"),
             (Values::Fraction, "0 0.8 1", "1.01 -0.1 NaN"),
             (Values::Port, "4321", "70000 -1"),
+            (Values::Ports, "1-65535 80-80", "0-5 5-4 1-65536 80 80- a-b"),
+            (
+                Values::Addresses,
+                "a=10.0.0.1 a=fd00::1,b=127.0.0.2",
+                "a a= =10.0.0.1 a=10.0.0.1,a=10.0.0.2 a=[::1] a=b a=10.0.0.1,",
+            ),
             (Values::Cores, "0 0,2,4", "0,,1 a -1 0-3"),
             (word, "auto TCP", "pigeon"),
         ] {

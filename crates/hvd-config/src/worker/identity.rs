@@ -1,6 +1,9 @@
 //! Where a worker stands in its job and where the ranks meet: all of it, or none of it for a process
 //! that was started alone.
 
+use std::fmt;
+use std::path::PathBuf;
+
 use hvd_types::{Placement, Rank};
 
 use crate::setting::name;
@@ -13,8 +16,26 @@ pub struct Rendezvous {
     pub address: String,
     /// Port.
     pub port: u16,
-    /// The job's key in hexadecimal.
-    pub key: String,
+    /// Where the job's key is.
+    pub key: KeySource,
+}
+
+/// How a worker gets the job's key.
+#[derive(Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// It is this text, in hexadecimal; never shown.
+    Text(String),
+    /// It stands in this file.
+    File(PathBuf),
+}
+
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(_) => f.write_str("Text(secret)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
 }
 
 pub(super) fn placement(environment: &Environment) -> Result<Placement> {
@@ -72,7 +93,7 @@ pub(super) fn rendezvous(
 ) -> Result<Option<Rendezvous>> {
     let address = environment.text(name::RENDEZVOUS_ADDR);
     let port = environment.optional(name::RENDEZVOUS_PORT)?;
-    let key = environment.text(name::SECRET_KEY);
+    let key = key_source(environment);
     if placement.size == 1 && address.is_none() {
         return Ok(None);
     }
@@ -83,6 +104,14 @@ pub(super) fn rendezvous(
     Ok(Some(Rendezvous {
         address: address.ok_or(missing(name::RENDEZVOUS_ADDR))?.to_owned(),
         port: port.ok_or(missing(name::RENDEZVOUS_PORT))?,
-        key: key.ok_or(missing(name::SECRET_KEY))?.to_owned(),
+        key: key.ok_or(missing(name::SECRET_KEY_FILE))?,
     }))
+}
+
+fn key_source(environment: &Environment) -> Option<KeySource> {
+    let file = environment.path(name::SECRET_KEY_FILE).map(KeySource::File);
+    file.or_else(|| {
+        let text = environment.text(name::SECRET_KEY)?;
+        Some(KeySource::Text(text.to_owned()))
+    })
 }

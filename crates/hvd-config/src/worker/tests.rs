@@ -13,7 +13,7 @@ const JOB: [(&str, &str); 12] = [
     ("HOROVOD_CROSS_SIZE", "2"),
     ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1"),
     ("HOROVOD_GLOO_RENDEZVOUS_PORT", "4321"),
-    ("_HOROVOD_SECRET_KEY", "00"),
+    ("_HOROVOD_SECRET_KEY", "c0ffee"),
     ("HOROVOD_GLOO_IFACE", "lo"),
     ("HOROVOD_CONTROLLER", "gloo"),
     ("HOROVOD_CPU_OPERATIONS", "gloo"),
@@ -39,6 +39,43 @@ fn a_launched_worker_knows_its_place() {
     assert_eq!(config.placement.rank, Rank::new(3));
     assert_eq!(config.placement.local_size, 2);
     assert_eq!(config.rendezvous.unwrap().port, 4321);
+    assert_eq!((config.host_addresses, config.port_range), (None, None));
+}
+
+#[test]
+fn a_worker_among_several_hosts_knows_its_network() {
+    let config = read(&[
+        ("HOROVOD_HOST_ADDRESSES", "node-b=10.0.0.2, node-c=fd00::3"),
+        ("HOROVOD_PORT_RANGE", "30000-30009"),
+    ])
+    .unwrap();
+    let addresses = config.host_addresses.unwrap();
+    assert_eq!(addresses["node-b"], IpAddr::from([10, 0, 0, 2]));
+    assert_eq!(addresses["node-c"].to_string(), "fd00::3");
+    assert_eq!(config.port_range, Some(30000..=30009));
+}
+
+#[test]
+fn a_file_with_the_key_comes_before_the_key_and_neither_is_shown() {
+    let environment: Environment = JOB.into_iter().collect();
+    let config = WorkerConfig::read(&environment).unwrap();
+    let key = config.rendezvous.as_ref().unwrap().key.clone();
+    assert_eq!(key, KeySource::Text("c0ffee".into()));
+    for text in [format!("{config:?}"), format!("{environment:?}")] {
+        assert!(
+            !text.contains("c0ffee") && text.contains("secret"),
+            "{text}"
+        );
+    }
+    let config = read(&[("HOROVOD_SECRET_KEY_FILE", "/job/key")]).unwrap();
+    let key = config.rendezvous.unwrap().key;
+    assert_eq!(key, KeySource::File("/job/key".into()));
+    let unset = [("_HOROVOD_SECRET_KEY", "")];
+    let error = read(&unset).unwrap_err().to_string();
+    assert!(
+        error.starts_with("HOROVOD_SECRET_KEY_FILE is not set although"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -62,6 +99,8 @@ fn garbage_is_an_error_that_names_the_variable() {
         ("HOROVOD_TRANSPORT", "pigeon"),
         ("HOROVOD_RANK", "one"),
         ("HOROVOD_GLOO_RENDEZVOUS_PORT", "70000"),
+        ("HOROVOD_HOST_ADDRESSES", "node-b"),
+        ("HOROVOD_PORT_RANGE", "9-8"),
         ("HOROVOD_CONTROLLER", "smoke"),
         ("HOROVOD_CPU_OPERATIONS", "nccl"),
         ("HOROVOD_DYNAMIC_PROCESS_SETS", "yes"),

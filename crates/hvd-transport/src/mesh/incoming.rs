@@ -11,8 +11,8 @@ use hvd_rendezvous::deadline::{self, Socket, Timed};
 use hvd_rendezvous::{Error as StoreError, Purpose};
 use hvd_types::Rank;
 
-use super::MeshOptions;
 use super::hello::{self, Expected};
+use super::{MeshOptions, network};
 use crate::{Abort, Error, Result, Waker};
 
 /// How long an authenticated connector may take to say who it is.
@@ -34,18 +34,12 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// Opens a port at the address that the options name.
+    /// Opens a port where the options want it.
     pub(super) fn listen(options: &MeshOptions, abort: &Abort) -> Result<Self> {
-        if options.listen.is_unspecified() {
-            let text = format!(
-                "{} is no address that other ranks can reach",
-                options.listen
-            );
-            return Err(Error::Bootstrap(text));
-        }
-        let doing = "opening a port for the other ranks";
-        let listener = TcpListener::bind((options.listen, 0)).map_err(Error::io(doing))?;
-        let address = listener.local_addr().map_err(Error::io(doing))?;
+        let listener = network::listen(options)?;
+        let address = listener
+            .local_addr()
+            .map_err(Error::io("opening a port for the other ranks"))?;
         let placement = &options.placement;
         let (rank, size) = (placement.rank, placement.size);
         let expected = Expected {

@@ -1,16 +1,19 @@
 //! Steps 4 and 5 of joining: the connections between ranks, made by the higher rank of each pair.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use hvd_rendezvous::deadline::Timed;
 use hvd_rendezvous::{Purpose, handshake};
 use hvd_types::Rank;
 
 use super::incoming::Incoming;
-use super::{Meeting, hello};
+use super::{Meeting, hello, network};
 use crate::lifeline::Line;
 use crate::tcp::{Connection, Tcp};
 use crate::{Error, Lifeline, Result};
+
+/// What fails if a host cannot be reached.
+const DIAL: &str = "connecting";
 
 impl Meeting<'_> {
     /// Step 4: every rank to rank 0.
@@ -84,11 +87,21 @@ impl Meeting<'_> {
                 .iter()
                 .map(|&rank| format!("rank {rank} on host `{}`", self.host(rank)))
                 .collect();
-            let address = incoming.address();
+            let (address, own) = (incoming.address(), &self.options.placement);
+            let place = if address.ip().is_unspecified() {
+                format!("port {} of host `{}`", address.port(), own.hostname)
+            } else {
+                address.to_string()
+            };
+            let strangers = missing.iter().map(|&rank| self.host(rank));
+            let advice = strangers
+                .map(|host| network::advice(self.options, host))
+                .find(|advice| !advice.is_empty());
             Error::Bootstrap(format!(
-                "{} did not connect to {address} within {seconds} s; is that address reachable \
-                 from there?",
-                names.join(", ")
+                "{} did not connect to rank {} at {place} within {seconds} s{}",
+                names.join(", "),
+                own.rank,
+                advice.unwrap_or_default()
             ))
         })
     }
@@ -96,20 +109,24 @@ impl Meeting<'_> {
     /// Connects to a lower rank.
     fn reach(&self, peer: Rank, purpose: Purpose) -> Result<TcpStream> {
         self.abort.check()?;
-        let attempt = self.try_reach(peer, purpose);
-        attempt.map_err(|error| {
-            let (host, address) = (self.host(peer), self.cards[peer.index()].address);
-            let text = format!("cannot reach rank {peer} on host `{host}` at {address}: {error}");
+        let address = network::address_of(self.options, peer, &self.cards[peer.index()])?;
+        self.try_reach(address, purpose).map_err(|error| {
+            let host = self.host(peer);
+            let advice = match error {
+                Error::Io { doing: DIAL, .. } => network::advice(self.options, host),
+                _ => String::new(),
+            };
+            let text =
+                format!("cannot reach rank {peer} on host `{host}` at {address}: {error}{advice}");
             // A failure that is known by now says more than its consequence.
             self.abort.check().err().unwrap_or(Error::Bootstrap(text))
         })
     }
 
-    fn try_reach(&self, peer: Rank, purpose: Purpose) -> Result<TcpStream> {
-        let doing = "connecting";
+    fn try_reach(&self, address: SocketAddr, purpose: Purpose) -> Result<TcpStream> {
+        let doing = "preparing the connection";
         let left = self.left().max(std::time::Duration::from_millis(1));
-        let address = self.cards[peer.index()].address;
-        let stream = TcpStream::connect_timeout(&address, left).map_err(Error::io(doing))?;
+        let stream = TcpStream::connect_timeout(&address, left).map_err(Error::io(DIAL))?;
         stream.set_nodelay(true).map_err(Error::io(doing))?;
         let mut timed = Timed::new(&stream, self.end);
         handshake::connect(&mut timed, &self.options.key, purpose)?;

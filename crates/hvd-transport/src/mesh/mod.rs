@@ -17,9 +17,12 @@ mod handover;
 mod hello;
 mod incoming;
 mod lines;
+mod network;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use hvd_rendezvous::{JobKey, Store, deadline};
@@ -62,8 +65,20 @@ pub struct MeshOptions {
     pub patience: Duration,
     /// Which wires to use; all ranks have to want the same.
     pub kind: TransportKind,
-    /// An address of this host that the other ranks can reach.
-    pub listen: IpAddr,
+    /// Where to listen, and where the others are.
+    pub network: Network,
+    /// The ports at which to listen; `None` for any.
+    pub ports: Option<RangeInclusive<u16>>,
+}
+
+/// How ranks reach each other.
+#[derive(Debug, Clone)]
+pub enum Network {
+    /// This rank listens at this address of its host, which all others reach.
+    Address(IpAddr),
+    /// This rank listens at all addresses of its host. It reaches each other host, by name, at the
+    /// address given here.
+    Routes(BTreeMap<String, IpAddr>),
 }
 
 /// One rank's place among the connected ranks of a job.

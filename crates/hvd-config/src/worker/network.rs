@@ -1,0 +1,32 @@
+//! Where ranks of other hosts are reached, and at which ports this rank may be.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use crate::environment::malformed;
+use crate::setting::name;
+use crate::setting::values::{parse_addresses, parse_ports};
+use crate::{Environment, Result};
+
+pub(super) fn host_addresses(
+    environment: &Environment,
+) -> Result<Option<BTreeMap<String, IpAddr>>> {
+    read(environment, name::HOST_ADDRESSES, parse_addresses)
+}
+
+pub(super) fn port_range(environment: &Environment) -> Result<Option<RangeInclusive<u16>>> {
+    read(environment, name::PORT_RANGE, parse_ports)
+}
+
+fn read<T>(
+    environment: &Environment,
+    variable: &'static str,
+    parse: fn(&str) -> Option<T>,
+) -> Result<Option<T>> {
+    let Some(text) = environment.text(variable) else {
+        return Ok(None);
+    };
+    let value = parse(text.trim());
+    value.map(Some).ok_or_else(|| malformed(variable, text))
+}

@@ -1,6 +1,6 @@
 # Words for people; bare `make` lists them. What a word does is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core lint wheel bench clean
+.PHONY: help demo test test-core lint wheel bench hosts clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -29,6 +29,10 @@ wheel: ## build the wheel into dist/
 
 bench: $(INSTALLED) ## our speed as a ratio against torch.distributed with gloo (installs torch)
 	@scripts/bench.sh
+
+N ?= 2
+hosts: $(INSTALLED) ## open a cluster of N hosts on this machine (as root; make hosts N=3)
+	@PYTHON=$(PYTHON) scripts/hosts.sh $(N)
 
 clean: ## remove everything that was built
 	rm -rf target fuzz/target dist $(VENV)

@@ -22,6 +22,8 @@ parallel() { local np=$1; shift; env "$@" "$BIN/horovodrun" -np "$np" "$BIN/pyth
 integration() { "$BIN/python" -m pytest -q tests/integration; }
 # Ranks killed, stopped, cut off and besieged; the long version is tests/chaos/chaos.py.
 chaos() { debian iproute2; "$BIN/python" -m pytest -q tests/chaos; }
+# Hosts made of namespaces; without root these tests say why they did not run.
+hosts() { [ "$(id -u)" != 0 ] || scripts/hosts.sh packages; "$BIN/python" -m pytest -q tests/hosts; }
 
 case ${1:-all} in
 core)
@@ -48,6 +50,7 @@ all)
     step "4 ranks, shared memory" parallel 4
     step "whole jobs" integration
     step "faults" chaos
+    step "several hosts" hosts
     say "all tests passed"
     ;;
 *)

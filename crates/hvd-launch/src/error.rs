@@ -28,13 +28,68 @@ pub enum Error {
     },
     /// The same host is listed twice.
     #[error(
-        "host `{host}` is listed more than once; list it once with all its slots, e.g. \
-         `{host}:{slots}`"
+        "host `{host}` is listed more than once; list it once with all its slots, e.g. `{item}`"
     )]
     DuplicateHost {
-        /// The name.
+        /// The name, without user.
         host: String,
-        /// The sum of its slots so far.
+        /// What to write instead: the host with the sum of its slots so far.
+        item: String,
+    },
+    /// A host file without a host.
+    #[error(
+        "the host file `{}` lists no host; write one on each line, e.g. `node1 slots=4`",
+        file.display()
+    )]
+    HostFileEmpty {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A line of a host file is not a host.
+    #[error(
+        "line {line} of the host file `{}`, `{text}`: {problem}; write e.g. `node1 slots=4`",
+        file.display()
+    )]
+    HostFileSyntax {
+        /// The file.
+        file: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// The line without comment and surrounding blanks.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A line of a host file says something about a host that has no meaning here.
+    #[error(
+        "line {line} of the host file `{}`: `{field}` is not known; only `slots=` may follow the \
+         host, e.g. `{host} slots=4`", file.display()
+    )]
+    HostFileField {
+        /// The file.
+        file: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// The host of that line as written.
+        host: String,
+        /// The field as written, without its value.
+        field: String,
+    },
+    /// The same host is on two lines of a host file.
+    #[error(
+        "host `{host}` is on line {first} and on line {second} of the host file `{}`; keep one \
+         line with all its slots, `{host} slots={slots}`", file.display()
+    )]
+    HostFileDuplicate {
+        /// The file.
+        file: PathBuf,
+        /// The host as on the second line.
+        host: String,
+        /// The line it was first seen on, from 1.
+        first: usize,
+        /// The line that repeats it.
+        second: usize,
+        /// The sum of the slots of both.
         slots: u32,
     },
     /// More processes were asked for than the hosts have slots.
@@ -152,6 +207,10 @@ impl Error {
             Self::NoHosts
             | Self::HostSyntax { .. }
             | Self::DuplicateHost { .. }
+            | Self::HostFileEmpty { .. }
+            | Self::HostFileSyntax { .. }
+            | Self::HostFileField { .. }
+            | Self::HostFileDuplicate { .. }
             | Self::TooFewSlots { .. }
             | Self::RemoteHost { .. } => 2,
             Self::CommandNotExecutable { .. } => 126,

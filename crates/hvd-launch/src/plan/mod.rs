@@ -1,9 +1,11 @@
 //! From what the user wrote to who runs where: pure functions, no processes and no network.
 
 mod environment;
+mod hostfile;
 mod hosts;
 mod slots;
 
 pub use environment::{Meeting, environment};
+pub use hostfile::parse_hostfile;
 pub use hosts::{Host, SLOTS_LIMIT, parse_hosts};
 pub use slots::{allocate, require_local};

@@ -33,7 +33,7 @@ pub fn allocate(hosts: &[Host], ranks: u32) -> Result<Vec<Placement>> {
                 local_size: used[position],
                 cross_rank: count(used[..position].iter().filter(has_peer)),
                 cross_size: count(used.iter().filter(has_peer)),
-                hostname: host.name.clone(),
+                hostname: host.hostname().to_owned(),
             });
         }
     }
@@ -64,13 +64,13 @@ pub fn require_local(hosts: &[Host], this: &str) -> Result<()> {
     let is_local = |name: &str| {
         let loopback = name
             .parse()
-            .is_ok_and(|address: std::net::Ipv4Addr| address.is_loopback());
+            .is_ok_and(|address: std::net::IpAddr| address.is_loopback());
         name == "localhost" || loopback || name == this || name == short
     };
-    match hosts.iter().find(|host| !is_local(&host.name)) {
+    match hosts.iter().find(|host| !is_local(host.hostname())) {
         None => Ok(()),
         Some(host) => Err(Error::RemoteHost {
-            host: host.name.clone(),
+            host: host.hostname().to_owned(),
             this: this.to_owned(),
             slots: host.slots,
         }),
@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn knows_this_machine_by_its_names() {
-        let local = parse_hosts("localhost:1,127.0.0.1:1,127.1.2.3:1,box:1,box.lab:1").unwrap();
+        let local =
+            parse_hosts("localhost:1,me@127.0.0.1:1,127.1.2.3:1,[::1]:1,box:1,box.lab:1").unwrap();
         assert!(require_local(&local, "box.lab").is_ok());
         let error = require_local(&parse_hosts("localhost:1,far:2").unwrap(), "box").unwrap_err();
         assert!(

@@ -13,6 +13,7 @@ mod exec;
 mod link;
 mod messages;
 pub mod plan;
+pub mod remote;
 mod spec;
 
 pub use error::{Error, Result};

@@ -28,25 +28,42 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Runs `horovodrun` with the given arguments, the program's name first, and returns the exit
 /// status. Does not know Python, so `--check-build` finds no framework; see [`run_with`].
 pub fn run(argv: &[String]) -> i32 {
-    run_with(argv, &|_| false)
+    let python = Python {
+        interpreter: "python3",
+        is_installed: &|_| false,
+    };
+    run_with(argv, &python)
 }
 
-/// Like [`run`]; `is_installed` answers whether a Python package is there, and is asked only by
-/// `--check-build`.
+/// The Python this command was started from.
+#[derive(Clone, Copy)]
+pub struct Python<'a> {
+    /// Path of the interpreter; the same path is tried on other hosts.
+    pub interpreter: &'a str,
+    /// Answers whether a package is there; asked only by `--check-build`.
+    pub is_installed: &'a dyn Fn(&str) -> bool,
+}
+
+impl std::fmt::Debug for Python<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Python").field(&self.interpreter).finish()
+    }
+}
+
+/// Like [`run`], for a command that was started from Python.
 ///
 /// Must be called by the only thread of the process, because a launcher forks. Never unwinds and
 /// never ends the process.
-pub fn run_with(argv: &[String], is_installed: &dyn Fn(&str) -> bool) -> i32 {
+pub fn run_with(argv: &[String], python: &Python<'_>) -> i32 {
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let guarded = AssertUnwindSafe(|| dispatch(argv, environment, is_installed));
+    let guarded = AssertUnwindSafe(|| dispatch(argv, environment, python));
     catch_unwind(guarded).unwrap_or(1)
 }
 
-fn dispatch(
-    argv: &[String],
-    environment: Vec<(OsString, OsString)>,
-    is_installed: &dyn Fn(&str) -> bool,
-) -> i32 {
+fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Python<'_>) -> i32 {
+    if argv.get(1).is_some_and(|word| word == "agent") {
+        return hvd_launch::serve_as_agent();
+    }
     let args = match Args::try_parse_from(argv::spell_out(argv)) {
         Ok(args) => args,
         Err(error) => return refuse(&error),
@@ -55,9 +72,9 @@ fn dispatch(
         return show(&format!("{VERSION}\n"));
     }
     if args.check_build {
-        return show(&check_build::table(is_installed));
+        return show(&check_build::table(python.is_installed));
     }
-    match Settings::resolve(args, environment) {
+    match Settings::resolve(args, environment, python.interpreter) {
         Ok(Settings {
             job,
             log_level,

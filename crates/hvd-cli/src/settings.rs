@@ -6,11 +6,11 @@ mod tests;
 
 use std::{ffi::OsString, time::Duration};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use hvd_config::{Environment, WorkerConfig, is_set_by_launcher, name};
 use hvd_launch::{
-    FunctionMode, JobSpec, OutputOptions, Stamp, Verbosity,
-    plan::{Host, allocate, parse_hosts, require_local},
+    FunctionMode, HostKeys, JobSpec, OutputOptions, RemoteOptions, SshOptions, Stamp, Verbosity,
+    plan::{Host, allocate, parse_hosts},
 };
 
 use crate::{
@@ -24,6 +24,9 @@ pub(crate) const USAGE: i32 = 2;
 
 /// Budget of a start if nothing else is said.
 const START_TIMEOUT: u32 = 30;
+
+/// Most that one ssh may take to connect.
+const SSH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Everything that was decided.
 #[derive(Debug)]
@@ -41,7 +44,11 @@ impl Settings {
     ///
     /// # Errors
     /// Every mistake a user can make, with what would be right.
-    pub(crate) fn resolve(args: Args, inherited: Vec<(OsString, OsString)>) -> Result<Self> {
+    pub(crate) fn resolve(
+        args: Args,
+        inherited: Vec<(OsString, OsString)>,
+        interpreter: &str,
+    ) -> Result<Self> {
         let texts = |(name, value): &(OsString, OsString)| {
             Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
         };
@@ -55,7 +62,6 @@ impl Settings {
             !args.command.is_empty(),
             "there is no command to run; put it last, e.g. `horovodrun -np 2 python train.py`"
         );
-        require_local(&hosts, &this_machine())?;
         let ranks = args
             .num_proc
             .unwrap_or_else(|| hosts.iter().map(|host| host.slots).sum());
@@ -67,13 +73,17 @@ impl Settings {
         check_workers(&texts, &exports)?;
         let log_level = log_level(&args, &exports, &environment);
         let warnings = warnings(&args, &exports);
+        let start_timeout = start_timeout(&args, &environment)?;
         let job = JobSpec {
             placements: allocate(&hosts, ranks)?,
+            hosts,
             exports: exports
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
-            start_timeout: start_timeout(&args, &environment)?,
+            start_timeout,
+            remote: remote(&args, interpreter, start_timeout),
+            directory: std::env::current_dir().context("the working directory is gone")?,
             verbosity: if args.verbose {
                 Verbosity::Verbose
             } else {
@@ -117,9 +127,25 @@ fn hosts(args: &Args) -> Result<Vec<Host>> {
     }
 }
 
-fn this_machine() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim_end().to_owned()
+/// How other hosts are reached.
+fn remote(args: &Args, interpreter: &str, start_timeout: Duration) -> RemoteOptions {
+    let interfaces = args.network_interfaces.as_deref().unwrap_or_default();
+    let interfaces = interfaces
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    RemoteOptions {
+        ssh: SshOptions {
+            port: args.ssh_port,
+            identity: args.ssh_identity_file.clone(),
+            host_keys: HostKeys::AcceptNew,
+            connect_timeout: start_timeout.min(SSH_TIMEOUT),
+        },
+        interpreter: interpreter.to_owned(),
+        interfaces: interfaces.map(str::to_owned).collect(),
+        advertised: Vec::new(),
+        port_range: None,
+    }
 }
 
 /// What options and the file set in the workers; an option beats the file.

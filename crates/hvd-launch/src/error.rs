@@ -9,6 +9,30 @@ use hvd_types::Rank;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What is wrong with one host, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostTrouble {
+    /// The host as the user wrote it.
+    pub host: String,
+    /// What is wrong.
+    pub what: String,
+    /// What mends it.
+    pub remedy: String,
+}
+
+fn list(troubles: &[HostTrouble]) -> String {
+    let each = |trouble: &HostTrouble| format!("{}; {}", trouble.what, trouble.remedy);
+    let each: Vec<String> = troubles.iter().map(each).collect();
+    match each.as_slice() {
+        [one] => one.clone(),
+        several => format!(
+            "{} hosts cannot be used:\n  {}",
+            several.len(),
+            several.join("\n  ")
+        ),
+    }
+}
+
 /// Why a job could not be planned, started or finished.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -103,18 +127,30 @@ pub enum Error {
         /// Slots there are.
         available: u32,
     },
-    /// A host that is not this machine.
-    #[error(
-        "host `{host}` is not this machine, and starting processes on other machines is not \
-         possible yet; use `localhost` or this machine's name (`{this}`), e.g. `-H localhost:{slots}`"
-    )]
-    RemoteHost {
-        /// The name as written.
+    /// Hosts that cannot be used.
+    #[error("{}", list(troubles))]
+    Hosts {
+        /// One or more.
+        troubles: Vec<HostTrouble>,
+    },
+    /// An agent could not start its ranks.
+    #[error("host `{host}`: {problem}")]
+    OnHost {
+        /// The host.
         host: String,
-        /// This machine's name.
-        this: String,
-        /// Slots asked for on it.
-        slots: u32,
+        /// What its agent says.
+        problem: String,
+        /// The exit status that belongs to it.
+        code: i32,
+    },
+    /// The working directory does not exist on another host.
+    #[error(
+        "the working directory `{}` does not exist; create it, or mount the driver's there",
+        path.display()
+    )]
+    NoDirectory {
+        /// The directory.
+        path: PathBuf,
     },
     /// No file of that name was found.
     #[error("cannot start `{command}`: {problem}")]
@@ -211,8 +247,8 @@ impl Error {
             | Self::HostFileSyntax { .. }
             | Self::HostFileField { .. }
             | Self::HostFileDuplicate { .. }
-            | Self::TooFewSlots { .. }
-            | Self::RemoteHost { .. } => 2,
+            | Self::TooFewSlots { .. } => 2,
+            Self::OnHost { code, .. } => *code,
             Self::CommandNotExecutable { .. } => 126,
             Self::CommandNotFound { .. } => 127,
             _ => 1,

@@ -3,8 +3,8 @@
 //!
 //! [`launch`] is the whole of it for a caller: it takes a checked [`JobSpec`] and returns the exit
 //! status of the job. Nothing here parses a command line, and nothing knows what a worker computes.
-//! Today every rank runs on this machine; a remote host is one more way to start and signal a
-//! group of ranks, below [`plan`] and beside `exec/worker.rs`.
+//! Ranks on other hosts are in the care of agents, see `remote`, with which the driver speaks over a
+//! `link` each.
 
 #![deny(unsafe_code)]
 
@@ -13,9 +13,10 @@ mod exec;
 mod link;
 mod messages;
 pub mod plan;
-pub mod remote;
+mod remote;
 mod spec;
 
-pub use error::{Error, Result};
-pub use exec::launch;
-pub use spec::{FunctionMode, JobSpec, OutputOptions, Stamp, Verbosity};
+pub use error::{Error, HostTrouble, Result};
+pub use exec::{launch, serve_as_agent};
+pub use remote::{HostKeys, SshOptions};
+pub use spec::{FunctionMode, JobSpec, OutputOptions, RemoteOptions, Stamp, Verbosity};

@@ -69,6 +69,36 @@ pub(crate) fn failure_report(
     text
 }
 
+/// The last word about a job that lost a host.
+pub(crate) fn host_lost(placements: &[Placement], host: &str, why: &str) -> String {
+    let ranks: Vec<String> = placements
+        .iter()
+        .filter(|placement| placement.hostname == host)
+        .map(|placement| placement.rank.to_string())
+        .collect();
+    let ranks = match ranks.as_slice() {
+        [one] => format!("rank {one}"),
+        several => format!("ranks {}", several.join(", ")),
+    };
+    format!("{SPEAKER}the job failed: host {host} with {ranks} was lost: {why}\n")
+}
+
+/// Said when a host was lost, while ranks elsewhere still run.
+pub(crate) fn ending_after_loss(host: &str, why: &str) -> String {
+    format!("host {host} was lost: {why}; ending the other ranks")
+}
+
+/// What the driver waits for while agents are on their way.
+pub(crate) fn awaiting(hosts: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let more = hosts.len().saturating_sub(SHOWN);
+    let shown = hosts[..hosts.len().min(SHOWN)].join(", ");
+    match more {
+        0 => format!("waiting for {shown}"),
+        _ => format!("waiting for {shown} and {more} more"),
+    }
+}
+
 /// Said when a signal asked the launcher to end the job.
 pub(crate) fn interrupted(signal: i32, running: usize) -> String {
     let ranks = if running == 1 {

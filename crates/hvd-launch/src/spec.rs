@@ -1,17 +1,25 @@
 //! What is to be launched, fully checked: the value a command line, a Python call or a test hands
 //! to [`crate::launch`]. Plain data; decides nothing.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 
 use hvd_types::Placement;
+
+use crate::{SshOptions, plan::Host};
 
 /// One job: the command, where its ranks go, and how it is to be shown.
 #[derive(Debug, Clone)]
 pub struct JobSpec {
     /// The command and its arguments, started without a shell. Never empty.
     pub command: Vec<String>,
+    /// Where it runs, on every host.
+    pub directory: PathBuf,
+    /// The hosts in the order in which they are filled.
+    pub hosts: Vec<Host>,
     /// One entry per rank, in the order of ranks.
     pub placements: Vec<Placement>,
+    /// How other hosts are reached.
+    pub remote: RemoteOptions,
     /// The environment the launcher itself was started with.
     pub inherited: Vec<(OsString, OsString)>,
     /// Variables that options set; they beat the inherited ones.
@@ -24,6 +32,21 @@ pub struct JobSpec {
     pub verbosity: Verbosity,
     /// Set when the command runs a Python function that travels through the key-value store.
     pub function: FunctionMode,
+}
+
+/// How other hosts are reached, and how their ranks reach each other.
+#[derive(Debug, Clone)]
+pub struct RemoteOptions {
+    /// What the user said about ssh.
+    pub ssh: SshOptions,
+    /// The Python that runs here, tried first on other hosts.
+    pub interpreter: String,
+    /// Network interfaces to use, if not all.
+    pub interfaces: Vec<String>,
+    /// Addresses at which hosts want to be reached, by their names.
+    pub advertised: Vec<(String, IpAddr)>,
+    /// First and last of the ports that ranks may listen on.
+    pub port_range: Option<(u16, u16)>,
 }
 
 /// What happens to the workers' output, apart from going to the console.

@@ -20,7 +20,17 @@ pub(crate) fn run_commandline(py: Python<'_>, arguments: Vec<String>) -> i32 {
     // find it in the hands of a thread that does not exist there.
     let program = "horovodrun".to_owned();
     let argv: Vec<String> = std::iter::once(program).chain(arguments).collect();
-    hvd_cli::run_with(&argv, &|package| is_installed(py, package))
+    let interpreter = interpreter(py).unwrap_or_else(|_| "python3".to_owned());
+    let python = hvd_cli::Python {
+        interpreter: &interpreter,
+        is_installed: &|package| is_installed(py, package),
+    };
+    hvd_cli::run_with(&argv, &python)
+}
+
+/// Where this interpreter is.
+fn interpreter(py: Python<'_>) -> PyResult<String> {
+    py.import("sys")?.getattr("executable")?.extract()
 }
 
 /// Whether a Python package could be imported, without importing it.

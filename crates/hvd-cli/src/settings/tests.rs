@@ -14,7 +14,11 @@ fn resolve(line: &str, environment: &[(&str, &str)]) -> Result<Settings> {
         .iter()
         .map(|(n, v)| (n.into(), v.into()))
         .collect();
-    Settings::resolve(Args::try_parse_from(spell_out(&argv))?, environment)
+    Settings::resolve(
+        Args::try_parse_from(spell_out(&argv))?,
+        environment,
+        "python3",
+    )
 }
 
 fn refusal(line: &str) -> String {

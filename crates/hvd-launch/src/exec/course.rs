@@ -9,12 +9,14 @@
 //! * END-1 the first cause decides the exit status; later ones do not change it.
 //! * END-2 among ranks that failed before anything was sent to them, one that a signal killed is
 //!   preferred over one that exited with a code: the others usually fail because of it.
+//! * END-2b the loss of a whole host explains more than ranks that exited with a code about then.
 //! * END-3 a rank that says it failed because of another one is not the cause if that one failed too.
 //! * END-4 from the first failure to the last process less than [`GIVE_UP_AFTER`] passes.
 
 use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
+use serde::{Deserialize, Serialize};
 
 /// How long survivors may take to notice and to raise their own errors. Leftovers of a job that
 /// ended well get it too, to clean up (Python's resource tracker removes shared memory then).
@@ -27,7 +29,7 @@ pub(super) const KILL_AFTER: Duration = Duration::from_secs(4);
 pub(super) const GIVE_UP_AFTER: Duration = Duration::from_millis(4900);
 
 /// How a worker ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// By itself, with this exit code.
     Exited(i32),
@@ -37,7 +39,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// The exit status a shell would report for it.
-    pub(super) fn status(self) -> i32 {
+    pub(crate) fn status(self) -> i32 {
         match self {
             Self::Exited(code) => code,
             Self::Killed(signal) => 128 + signal,
@@ -67,6 +69,8 @@ pub(super) enum Cause {
     Success,
     /// A rank failed.
     Failure(Rank, Outcome),
+    /// A host with ranks on it is gone, see [`Course::lost_host`].
+    HostLost,
     /// A signal asked for it.
     Interrupted(i32),
     /// Whoever read our output has gone.
@@ -79,6 +83,7 @@ impl Cause {
         match self {
             Self::Success => 0,
             Self::Failure(_, outcome) => outcome.status(),
+            Self::HostLost => 1,
             Self::Interrupted(signal) => 128 + signal,
             // What a shell reports of a program that wrote into a closed pipe.
             Self::ReaderGone => 128 + libc::SIGPIPE,
@@ -104,6 +109,8 @@ pub(super) struct Course {
     failures: Vec<(Rank, Outcome)>,
     /// Whom the cause blames although that rank has not failed: it may be stopped or cut off.
     blamed: Option<Rank>,
+    /// The first host that was lost, and why.
+    lost_host: Option<(String, String)>,
     ending_since: Option<Instant>,
 }
 
@@ -116,6 +123,7 @@ impl Course {
             cause: Cause::Success,
             failures: Vec::new(),
             blamed: None,
+            lost_host: None,
             ending_since: None,
         }
     }
@@ -148,6 +156,29 @@ impl Course {
         if self.phase == Phase::Running && (outcome.is_failure() || self.running == 0) {
             self.begin(Phase::Grace, now);
         }
+    }
+
+    /// A host is gone, and with it `ranks` that still ran.
+    pub(super) fn host_lost(&mut self, host: &str, why: &str, ranks: usize, now: Instant) {
+        self.running -= ranks;
+        let untouched = matches!(self.phase, Phase::Running | Phase::Grace);
+        let explains = matches!(
+            self.cause,
+            Cause::Success | Cause::Failure(_, Outcome::Exited(_))
+        );
+        if untouched && explains && ranks > 0 {
+            self.cause = Cause::HostLost;
+            self.lost_host = Some((host.to_owned(), why.to_owned()));
+        }
+        if self.phase == Phase::Running {
+            self.begin(Phase::Grace, now);
+        }
+    }
+
+    /// The host whose loss is the cause, and why it was lost.
+    pub(super) fn lost_host(&self) -> Option<(&str, &str)> {
+        let (host, why) = self.lost_host.as_ref()?;
+        Some((host, why))
     }
 
     /// Whether a failure explains more than what is known so far.
@@ -292,6 +323,20 @@ mod tests {
         course.tick(at(start, 500));
         course.worker_ended(ZERO, Outcome::Killed(15), at(start, 510));
         assert_eq!(course.cause(), Cause::Failure(ONE, Outcome::Exited(7)));
+    }
+
+    #[test]
+    fn end_2b_a_lost_host_explains_what_its_peers_complain_about() {
+        let (mut course, start) = (Course::new(4), Instant::now());
+        course.worker_ended(ZERO, Outcome::Exited(1), start);
+        course.host_lost("b", "its agent was killed", 2, at(start, 10));
+        assert_eq!((course.cause(), course.running()), (Cause::HostLost, 1));
+        assert_eq!(course.lost_host(), Some(("b", "its agent was killed")));
+        assert_eq!(course.deadline(), Some(at(start, 500)));
+        let mut course = Course::new(2);
+        course.worker_ended(ZERO, Outcome::Killed(9), start);
+        course.host_lost("b", "silent", 1, at(start, 10));
+        assert_eq!(course.cause(), Cause::Failure(ZERO, Outcome::Killed(9)));
     }
 
     #[test]

@@ -1,27 +1,42 @@
 //! The driver's work from first to last: prepare, start, let the job take its course, say the last
 //! words. The phases of the start share one budget; afterwards only the job itself takes time.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::Ipv4Addr, path::Path, time::Duration};
 
 use hvd_rendezvous::{JobKey, Server};
-use tokio::time::{timeout, timeout_at};
+use hvd_types::Placement;
+use tokio::{
+    sync::mpsc,
+    time::{timeout, timeout_at},
+};
 
 use super::{
     course::Cause,
+    crew::{Crew, RankTask},
     files::OutputFiles,
     function::{self, Results},
     interrupts::Interrupts,
-    job::{Forwarders, Job},
+    job::{Job, Ranks, Streams},
+    reaper::Reaper,
+    secret::KeyFile,
     sink::{Sink, Written},
     start::{Narrator, StartClock},
 };
-use crate::{Error, JobSpec, Result, messages, plan::Meeting};
+use crate::{
+    Error, JobSpec, Result, messages,
+    plan::{Meeting, environment},
+    remote::{Expedition, Fleet},
+};
 
 /// How long an interrupted launcher still waits for its console.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs the job and returns its exit status.
-pub(super) async fn run(spec: &JobSpec, interrupts: &mut Interrupts) -> Result<i32> {
+pub(super) async fn run(
+    spec: &JobSpec,
+    interrupts: &mut Interrupts,
+    key_file: &Path,
+) -> Result<i32> {
     let clock = StartClock::new(spec.start_timeout);
     let results = spec.function.results.map(Results::open).transpose()?;
     let files = match &spec.output.directory {
@@ -29,11 +44,15 @@ pub(super) async fn run(spec: &JobSpec, interrupts: &mut Interrupts) -> Result<i
         None => OutputFiles::default(),
     };
     let sink = Sink::start(files)?;
+    let started = tokio::select! {
+        begun = begin(spec, clock, &sink, key_file) => begun.map_err(Stop::Failed),
+        signal = interrupts.next() => Err(Stop::Interrupted(signal)),
+    };
     let Begun {
         mut job,
-        forwarders,
         server,
-    } = match begin(spec, clock, interrupts, &sink).await {
+        key_file: _key_file,
+    } = match started {
         Ok(begun) => begun,
         Err(stop) => {
             let _ = timeout(LAST_WORDS, sink.finish()).await;
@@ -42,7 +61,7 @@ pub(super) async fn run(spec: &JobSpec, interrupts: &mut Interrupts) -> Result<i
     };
     job.take_its_course(interrupts, &sink, &server).await;
     let cause = job.cause();
-    let last_words = job.last_words(forwarders, sink, results, &server);
+    let last_words = job.last_words(sink, results, &server);
     if matches!(cause, Cause::Interrupted(_) | Cause::ReaderGone) {
         let _ = timeout(LAST_WORDS, last_words).await;
         return Ok(cause.status());
@@ -59,20 +78,14 @@ pub(super) async fn run(spec: &JobSpec, interrupts: &mut Interrupts) -> Result<i
 /// A job whose workers run, and where they meet.
 struct Begun {
     job: Job,
-    forwarders: Forwarders,
     server: Server,
+    key_file: KeyFile,
 }
 
 /// Why a job did not begin.
 enum Stop {
     Failed(Error),
     Interrupted(i32),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
 }
 
 impl Stop {
@@ -87,30 +100,100 @@ impl Stop {
 async fn begin(
     spec: &JobSpec,
     mut clock: StartClock,
-    interrupts: &mut Interrupts,
     sink: &Sink,
-) -> Result<Begun, Stop> {
+    key_file: &Path,
+) -> Result<Begun> {
     let narrator = Narrator::new(sink.voice().clone(), spec.verbosity);
     for placement in &spec.placements {
         narrator.tell(|| messages::planned(placement));
     }
     narrator.phase(&mut clock, "files")?;
-    let key = JobKey::generate().map_err(Error::from)?;
-    let server = tokio::select! {
-        server = serve(spec, &key, &narrator, &mut clock) => server?,
-        signal = interrupts.next() => return Err(Stop::Interrupted(signal)),
+    let key = JobKey::generate()?;
+    let key_file = KeyFile::create(key_file, &key)?;
+    let server = serve(spec, &key, &narrator, &mut clock).await?;
+    let reaper = Reaper::start()?;
+    let expedition = Expedition {
+        spec,
+        key: &key,
+        store: server.address(),
+        reaper: &reaper,
+        narrator: &narrator,
     };
-    let meeting = Meeting {
-        address: server.address(),
-        key: &key.to_hex(),
+    let mut muster = expedition.set_out(&mut clock).await?;
+    let local = Local {
+        spec,
+        reaper: &reaper,
+        meeting: Meeting {
+            address: server.address(),
+            key_file: key_file.path(),
+        },
     };
-    let (job, forwarders) = Job::start(spec, meeting, sink, narrator.clone())?;
+    let mut streams = Streams::new(sink.voice().clone(), spec.output.stamp);
+    let (sender, ends) = mpsc::unbounded_channel();
+    let crew = local.start(&muster.local, &muster.variables, &sender, &mut streams)?;
+    for (rank, pid) in crew.pids() {
+        narrator.tell(|| messages::started(rank, pid));
+    }
+    if let Some(fleet) = &mut muster.fleet {
+        start_fleet(fleet, &clock, &narrator).await?;
+    }
     narrator.phase(&mut clock, "spawn")?;
+    let ranks = Ranks {
+        placements: spec.placements.clone(),
+        crew,
+        fleet: muster.fleet,
+        reaper,
+        ends,
+    };
     Ok(Begun {
-        job,
-        forwarders,
+        job: Job::new(ranks, streams, narrator),
         server,
+        key_file,
     })
+}
+
+async fn start_fleet(fleet: &mut Fleet, clock: &StartClock, narrator: &Narrator) -> Result<()> {
+    let started = timeout_at(clock.deadline().into(), fleet.start_ranks()).await;
+    for (rank, pid) in started.map_err(|_| clock.overrun("spawn"))?? {
+        narrator.tell(|| messages::started(rank, pid));
+    }
+    Ok(())
+}
+
+/// The ranks of this host.
+struct Local<'a> {
+    spec: &'a JobSpec,
+    reaper: &'a Reaper,
+    meeting: Meeting<'a>,
+}
+
+impl Local<'_> {
+    /// Starts them, and the forwarding of their output.
+    fn start(
+        &self,
+        placements: &[Placement],
+        variables: &[(String, String)],
+        ends: &mpsc::UnboundedSender<super::crew::RankEnd>,
+        streams: &mut Streams,
+    ) -> Result<Crew> {
+        let JobSpec {
+            inherited,
+            exports,
+            command,
+            ..
+        } = self.spec;
+        let exports: Vec<(String, String)> = exports.iter().chain(variables).cloned().collect();
+        let task = |placement: &Placement| RankTask {
+            rank: placement.rank,
+            environment: environment(placement, inherited, &exports, self.meeting),
+        };
+        let tasks: Vec<RankTask> = placements.iter().map(task).collect();
+        let (crew, outputs) = Crew::start(command, None, &tasks, self.reaper, ends)?;
+        for output in outputs {
+            streams.add_pipe(output)?;
+        }
+        Ok(crew)
+    }
 }
 
 /// Starts the key-value store, with the function in it if there is one.

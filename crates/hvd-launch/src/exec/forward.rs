@@ -1,31 +1,30 @@
-//! Forwards one stream of one worker: reads its pipe, prefixes lines, hands them to the console
-//! thread, and keeps the last lines. Ends at the end of the stream, or when told that every process
-//! of the job is gone and the pipe is empty: a pipe may have been carried off to elsewhere.
+//! Forwards one stream of one worker: reads it, prefixes lines, hands them to the console thread,
+//! and keeps the last lines.
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hvd_types::Rank;
-use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver, sync::watch};
 
 use super::{
     output::{Prefixer, Stream, stamp},
+    pipe::PipeReader,
     sink::Voice,
     tail::Tail,
 };
-use crate::{Error, Result, Stamp};
+use crate::{Stamp, link::ChannelReceiver};
 
-/// Read at once; a pipe's usual capacity.
-const CHUNK: usize = 1 << 16;
+/// Where a worker's output comes from.
+pub(super) enum Source {
+    /// A worker on this host.
+    Pipe(PipeReader),
+    /// A worker on another host.
+    Channel(ChannelReceiver),
+}
 
 /// One stream of one worker on its way.
 pub(super) struct Forwarder {
     rank: Rank,
     stream: Stream,
-    pipe: Receiver,
     voice: Voice,
     stamp: Stamp,
     prefixer: Prefixer,
@@ -33,48 +32,30 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Takes over the reading end of a worker's pipe.
-    pub(super) fn new(
-        rank: Rank,
-        stream: Stream,
-        pipe: OwnedFd,
-        voice: Voice,
-        stamp: Stamp,
-    ) -> Result<Self> {
-        let pipe =
-            Receiver::from_owned_fd(pipe).map_err(Error::system("read a worker's output"))?;
+    /// A forwarder of one stream.
+    pub(super) fn new(rank: Rank, stream: Stream, voice: Voice, stamp: Stamp) -> Self {
         let prefixer = Prefixer::new(rank, stream);
-        Ok(Self {
+        Self {
             rank,
             stream,
-            pipe,
             voice,
             stamp,
             prefixer,
             tail: Tail::default(),
-        })
+        }
     }
 
-    /// Forwards until the end and returns the last lines. `all_gone` becomes true when no process
-    /// of the job is left.
-    pub(super) async fn run(mut self, mut all_gone: watch::Receiver<bool>) -> Vec<String> {
-        let mut buffer = vec![0; CHUNK];
-        loop {
-            let read = tokio::select! {
-                read = self.pipe.read(&mut buffer) => read,
-                // Asks the kernel and not the runtime, whose news may be older than the last bytes.
-                _ = all_gone.wait_for(|gone| *gone) => {
-                    rustix::io::read(&self.pipe, &mut buffer[..]).map_err(Into::into)
+    /// Forwards until the end and returns the last lines.
+    pub(super) async fn run(mut self, source: Source) -> Vec<String> {
+        match source {
+            Source::Pipe(mut pipe) => {
+                while let Some(bytes) = pipe.next().await {
+                    self.take(bytes).await;
                 }
-            };
-            match read {
-                Ok(0) => break,
-                Ok(length) => self.take(&buffer[..length]).await,
-                Err(error) => {
-                    if error.kind() != io::ErrorKind::WouldBlock {
-                        tracing::warn!(rank = %self.rank, %error, "output of a rank is lost");
-                    }
-                    break;
+            }
+            Source::Channel(mut channel) => {
+                while let Some(bytes) = channel.receive().await {
+                    self.take(&bytes).await;
                 }
             }
         }

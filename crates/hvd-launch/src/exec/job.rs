@@ -1,5 +1,6 @@
-//! The running job: waits for ends of processes, signals and deadlines, and does what `course.rs`
-//! says about them. Runs on one thread, and nothing in its loop waits for the console.
+//! The running job: waits for ends of ranks, news of other hosts, signals and deadlines, and does
+//! what `course.rs` says about them. Runs on one thread, and nothing in its loop waits for the
+//! console.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,75 +9,122 @@ use std::{
 
 use hvd_rendezvous::{Server, blame};
 use hvd_types::{Placement, Rank};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, wait};
-use tokio::{sync::watch, task::JoinSet, time::sleep_until};
+use rustix::process::{Signal, getpid};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::sleep_until,
+};
 
 use super::{
     course::{Action, Cause, Course, Outcome},
-    forward::Forwarder,
+    crew::{Crew, RankEnd, RankOutput},
+    forward::{Forwarder, Source},
     function::Results,
     interrupts::Interrupts,
     output::Stream,
-    sink::{Sink, Written},
+    pipe::PipeReader,
+    reaper::{Reaper, has_children},
+    sink::{Sink, Voice, Written},
     start::Narrator,
     tree,
-    worker::{self, Worker},
 };
 use crate::{
-    JobSpec, Result, messages,
-    plan::{Meeting, environment},
+    Result, Stamp, messages,
+    remote::{Fleet, HostNews, Notice, Urgency},
 };
 
 /// The running job.
 pub(super) struct Job {
-    workers: Vec<Worker>,
+    placements: Vec<Placement>,
+    crew: Crew,
+    fleet: Option<Fleet>,
+    reaper: Reaper,
+    ends: mpsc::UnboundedReceiver<RankEnd>,
+    streams: Streams,
     course: Course,
     narrator: Narrator,
     began: Instant,
-    all_gone: watch::Sender<bool>,
 }
 
-/// The streams on their way; each returns its last lines.
-pub(super) type Forwarders = JoinSet<(Rank, Vec<String>)>;
+/// All output on its way; each stream returns its last lines.
+pub(super) struct Streams {
+    voice: Voice,
+    stamp: Stamp,
+    all_gone: watch::Sender<bool>,
+    forwarders: JoinSet<(Rank, Vec<String>)>,
+}
 
-impl Job {
-    /// Starts every worker and the forwarding of its output.
-    pub(super) fn start(
-        spec: &JobSpec,
-        meeting: Meeting<'_>,
-        sink: &Sink,
-        narrator: Narrator,
-    ) -> Result<(Self, Forwarders)> {
-        let (all_gone, gone) = watch::channel(false);
-        let (mut workers, mut forwarders) = (Vec::new(), JoinSet::new());
-        let open_files = worker::raise_open_files();
-        for placement in &spec.placements {
-            let variables = environment(placement, &spec.inherited, &spec.exports, meeting);
-            let started = worker::start(&spec.command, placement, &variables, open_files)?;
-            let rank = placement.rank;
-            narrator.tell(|| messages::started(rank, started.worker.pid.as_raw_pid()));
-            workers.push(started.worker);
-            for (stream, pipe) in Stream::BOTH
-                .into_iter()
-                .zip([started.stdout, started.stderr])
-            {
-                let voice = sink.voice().clone();
-                let forwarder = Forwarder::new(rank, stream, pipe, voice, spec.output.stamp)?;
-                let gone = gone.clone();
-                forwarders.spawn(async move { (rank, forwarder.run(gone).await) });
+impl Streams {
+    /// No output yet.
+    pub(super) fn new(voice: Voice, stamp: Stamp) -> Self {
+        Self {
+            voice,
+            stamp,
+            all_gone: watch::Sender::new(false),
+            forwarders: JoinSet::new(),
+        }
+    }
+
+    /// Forwards a stream of a rank on this host.
+    pub(super) fn add_pipe(&mut self, output: RankOutput) -> Result<()> {
+        let RankOutput { rank, stream, pipe } = output;
+        let pipe = PipeReader::new(pipe, self.all_gone.subscribe())?;
+        self.add(rank, stream, Source::Pipe(pipe));
+        Ok(())
+    }
+
+    fn add(&mut self, rank: Rank, stream: Stream, source: Source) {
+        let forwarder = Forwarder::new(rank, stream, self.voice.clone(), self.stamp);
+        self.forwarders
+            .spawn(async move { (rank, forwarder.run(source).await) });
+    }
+
+    /// Waits for the rest and returns the last lines by rank.
+    async fn drain(mut self) -> HashMap<Rank, Vec<String>> {
+        let mut tails: HashMap<Rank, Vec<String>> = HashMap::new();
+        while let Some(ended) = self.forwarders.join_next().await {
+            if let Ok((rank, tail)) = ended {
+                tails.entry(rank).or_default().extend(tail);
             }
         }
-        let course = Course::new(workers.len());
-        Ok((
-            Self {
-                workers,
-                course,
-                narrator,
-                began: Instant::now(),
-                all_gone,
-            },
-            forwarders,
-        ))
+        tails
+    }
+}
+
+/// The ranks of a job, all started.
+pub(super) struct Ranks {
+    pub(super) placements: Vec<Placement>,
+    /// Those on this host.
+    pub(super) crew: Crew,
+    /// Those on other hosts.
+    pub(super) fleet: Option<Fleet>,
+    pub(super) reaper: Reaper,
+    pub(super) ends: mpsc::UnboundedReceiver<RankEnd>,
+}
+
+impl Job {
+    /// A job whose ranks all run.
+    pub(super) fn new(ranks: Ranks, streams: Streams, narrator: Narrator) -> Self {
+        let course = Course::new(ranks.placements.len());
+        let Ranks {
+            placements,
+            crew,
+            fleet,
+            reaper,
+            ends,
+        } = ranks;
+        Self {
+            placements,
+            crew,
+            fleet,
+            reaper,
+            ends,
+            streams,
+            course,
+            narrator,
+            began: Instant::now(),
+        }
     }
 
     /// Why the job is ending, or has ended.
@@ -85,39 +133,43 @@ impl Job {
     }
 
     fn placement(&self, rank: Rank) -> &Placement {
-        &self.workers[rank.index()].placement
+        &self.placements[rank.index()]
     }
 
     /// Everything after the last process is gone: the rest of the output, the report, the results.
     pub(super) async fn last_words(
         self,
-        mut forwarders: Forwarders,
         sink: Sink,
         results: Option<Results>,
         server: &Server,
     ) -> Result<Written> {
-        let mut tails: HashMap<Rank, Vec<String>> = HashMap::new();
-        while let Some(ended) = forwarders.join_next().await {
-            if let Ok((rank, tail)) = ended {
-                tails.entry(rank).or_default().extend(tail);
-            }
-        }
+        let Self {
+            placements,
+            streams,
+            course,
+            ..
+        } = self;
+        let mut tails = streams.drain().await;
         let mut delivered = Ok(());
-        match (self.course.cause(), results) {
+        match (course.cause(), results) {
             (Cause::Failure(rank, outcome), _) => {
                 let tail = tails.remove(&rank).unwrap_or_default();
-                let blamed = self.course.blamed().map(|rank| self.placement(rank));
-                let failed = self.placement(rank);
+                let blamed = course.blamed().map(|rank| &placements[rank.index()]);
+                let failed = &placements[rank.index()];
                 let report = messages::failure_report(failed, outcome, blamed, &tail);
                 sink.voice().report(report).await;
             }
+            (Cause::HostLost, _) => {
+                if let Some((host, why)) = course.lost_host() {
+                    let report = messages::host_lost(&placements, host, why);
+                    sink.voice().report(report).await;
+                }
+            }
             (Cause::Success, Some(results)) => {
-                delivered = results.write(server, self.workers.len()).await;
+                delivered = results.write(server, placements.len()).await;
             }
             _ => {}
         }
-        // With it goes its voice, the last one besides the sink's own.
-        drop(self);
         let written = sink.finish().await;
         delivered.map(|()| written)
     }
@@ -129,21 +181,21 @@ impl Job {
         sink: &Sink,
         server: &Server,
     ) {
-        let Interrupts {
-            arrived,
-            child_ended,
-        } = interrupts;
         let mut reader_gone = false;
-        loop {
+        let mut rounds = self.reaper.rounds();
+        while !self.is_over() {
             let deadline = self.course.deadline();
             let action = tokio::select! {
-                _ = child_ended.recv() => {
-                    if self.reap() {
-                        break;
-                    }
-                    self.course.is_killing().then_some(Action::Kill)
+                Some(RankEnd { rank, outcome }) = self.ends.recv() => {
+                    self.note_end(rank, outcome);
+                    None
                 }
-                Some(signal) = arrived.recv() => self.interrupt(signal),
+                (host, news) = next_news(&mut self.fleet) => {
+                    self.hear(host, news);
+                    None
+                }
+                _ = rounds.changed() => self.course.is_killing().then_some(Action::Kill),
+                signal = interrupts.next() => self.interrupt(signal),
                 () = sink.reader_gone(), if !reader_gone => {
                     reader_gone = true;
                     self.course.reader_gone(Instant::now())
@@ -160,7 +212,12 @@ impl Job {
             }
         }
         self.hear_blame(server);
-        self.all_gone.send_replace(true);
+        self.streams.all_gone.send_replace(true);
+    }
+
+    fn is_over(&self) -> bool {
+        let elsewhere = self.fleet.as_ref().is_none_or(Fleet::is_over);
+        elsewhere && self.ends.is_empty() && !has_children()
     }
 
     /// Reads the notes that failed ranks left about whose fault it was.
@@ -170,34 +227,40 @@ impl Job {
             .follow_blame(|rank| blame::culprit(&note(rank)?));
     }
 
-    /// Takes note of every process that has ended; true if no process of the job is left.
-    fn reap(&mut self) -> bool {
-        loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => self.note_end(pid, status),
-                Ok(None) => return false,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return true,
-            }
-        }
-    }
-
-    fn note_end(&mut self, pid: Pid, status: WaitStatus) {
-        // Others are orphans that were adopted; they end without a word.
-        let ours = |worker: &&mut Worker| worker.pid == pid && !worker.ended;
-        let Some(worker) = self.workers.iter_mut().find(ours) else {
-            return;
-        };
-        let outcome = match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Outcome::Exited(code),
-            (None, Some(signal)) => Outcome::Killed(signal),
-            (None, None) => return,
-        };
-        worker.ended = true;
-        let rank = worker.placement.rank;
+    fn note_end(&mut self, rank: Rank, outcome: Outcome) {
         self.course.worker_ended(rank, outcome, Instant::now());
         self.narrator
             .tell(|| messages::ended(rank, outcome, self.began.elapsed()));
+    }
+
+    /// Something has happened on another host.
+    fn hear(&mut self, host: usize, news: HostNews) {
+        let Some(fleet) = &mut self.fleet else {
+            return;
+        };
+        match news {
+            HostNews::Said(Notice::Ended { rank, outcome }) => {
+                let rank = Rank::new(rank);
+                if fleet.host_mut(host).running.remove(&rank) {
+                    self.note_end(rank, outcome);
+                }
+            }
+            HostNews::Said(Notice::Gone) => fleet.host_mut(host).is_over = true,
+            HostNews::Said(_) => {}
+            HostNews::Output {
+                rank,
+                stream,
+                receiver,
+            } => self.streams.add(rank, stream, Source::Channel(receiver)),
+            HostNews::Lost(why) => {
+                let host = fleet.host_mut(host);
+                host.is_over = true;
+                let running = std::mem::take(&mut host.running);
+                let name = host.name.clone();
+                self.course
+                    .host_lost(&name, &why, running.len(), Instant::now());
+            }
+        }
     }
 
     fn interrupt(&mut self, signal: i32) -> Option<Action> {
@@ -214,11 +277,11 @@ impl Job {
         match action {
             Action::Terminate => {
                 self.explain();
-                self.signal_everything(Signal::TERM);
+                self.signal_everything(Signal::TERM, Urgency::Ask);
             }
-            Action::Kill => self.signal_everything(Signal::KILL),
+            Action::Kill => self.signal_everything(Signal::KILL, Urgency::Kill),
             Action::GiveUp => {
-                let left = tree::descendants(getpid(), &HashSet::new());
+                let left = tree::descendants(getpid(), &self.not_ours());
                 let pids: Vec<i32> = left.iter().map(|entry| entry.pid).collect();
                 self.narrator.announce(messages::given_up(&pids));
             }
@@ -228,27 +291,45 @@ impl Job {
 
     /// Says why the others have to go.
     fn explain(&self) {
-        if let Cause::Failure(rank, outcome) = self.course.cause()
-            && self.course.running() > 0
-        {
-            let placement = self.placement(rank);
-            let others = self.course.running();
-            self.narrator
-                .announce(messages::ending_others(placement, outcome, others));
+        let others = self.course.running();
+        if others == 0 {
+            return;
+        }
+        match self.course.cause() {
+            Cause::Failure(rank, outcome) => {
+                let placement = self.placement(rank);
+                self.narrator
+                    .announce(messages::ending_others(placement, outcome, others));
+            }
+            Cause::HostLost => {
+                if let Some((host, why)) = self.course.lost_host() {
+                    self.narrator
+                        .announce(messages::ending_after_loss(host, why));
+                }
+            }
+            _ => {}
         }
     }
 
-    /// Whole groups at once, so that nobody slips away by forking; then whoever left its group.
-    /// Nobody gets the signal twice: some programs take a second SIGTERM for impatience.
-    fn signal_everything(&self, signal: Signal) {
-        let living = || self.workers.iter().filter(|worker| !worker.ended);
-        let groups: HashSet<i32> = living().map(|worker| worker.pid.as_raw_pid()).collect();
-        let everyone = tree::descendants(getpid(), &HashSet::new());
-        living().for_each(|worker| worker.signal_group(signal));
-        let others = everyone
-            .into_iter()
-            .filter(|entry| !groups.contains(&entry.group));
-        tree::signal_all(others, signal);
+    fn not_ours(&self) -> HashSet<i32> {
+        self.fleet
+            .as_ref()
+            .map(Fleet::processes)
+            .unwrap_or_default()
+    }
+
+    fn signal_everything(&self, signal: Signal, urgency: Urgency) {
+        self.crew.signal_everything(signal, &self.not_ours());
+        if let Some(fleet) = &self.fleet {
+            fleet.end(urgency);
+        }
+    }
+}
+
+async fn next_news(fleet: &mut Option<Fleet>) -> (usize, HostNews) {
+    match fleet {
+        Some(fleet) => fleet.next().await,
+        None => std::future::pending().await,
     }
 }
 

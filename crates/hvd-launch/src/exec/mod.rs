@@ -1,13 +1,15 @@
 //! From a checked job to its exit status: processes, their output, signals and their end.
 //!
 //! The process the user started becomes the *keeper* and forks the *driver*, which does the work
-//! (`supervise.rs`). The driver (`driver.rs`) starts the workers (`worker.rs`), lets the job take its
-//! course (`course.rs` decides, `job.rs` acts), forwards output (`output.rs`, `forward.rs`, `sink.rs`,
-//! `console.rs`, `files.rs`) and leaves no process behind (`tree.rs`). `os.rs` holds every system
-//! call that has no safe wrapper.
+//! (`supervise.rs`). The driver (`driver.rs`) has the ranks of this host started (`crew.rs`,
+//! `worker.rs`) and those of other hosts (`crate::remote`), lets the job take its course (`course.rs`
+//! decides, `job.rs` acts), forwards output (`pipe.rs`, `output.rs`, `forward.rs`, `sink.rs`,
+//! `console.rs`, `files.rs`) and leaves no process behind (`reaper.rs`, `tree.rs`). `os.rs` holds
+//! every system call that has no safe wrapper.
 
 mod console;
 mod course;
+mod crew;
 mod driver;
 mod files;
 mod forward;
@@ -16,6 +18,9 @@ mod interrupts;
 mod job;
 mod os;
 mod output;
+mod pipe;
+mod reaper;
+mod secret;
 mod sink;
 mod start;
 mod supervise;
@@ -24,4 +29,12 @@ mod tree;
 mod worker;
 
 pub(crate) use course::Outcome;
-pub use supervise::launch;
+pub(crate) use crew::{Crew, RankEnd, RankOutput, RankTask};
+pub(crate) use interrupts::Interrupts;
+pub(crate) use os::before_exec;
+pub(crate) use output::Stream;
+pub(crate) use pipe::PipeReader;
+pub(crate) use reaper::{Reaper, has_children};
+pub(crate) use secret::KeyFile;
+pub(crate) use start::{Narrator, StartClock};
+pub use supervise::{launch, serve_as_agent};

@@ -113,7 +113,7 @@ pub(super) fn set_default(signal: i32) {
 
 /// What a worker's process does between fork and exec: it asks the kernel to kill it as soon as
 /// this process, `parent`, is gone, and takes back the user's limit of open files.
-pub(super) fn before_exec(command: &mut Command, parent: Pid, open_files: Rlimit) {
+pub(crate) fn before_exec(command: &mut Command, parent: Pid, open_files: Rlimit) {
     let last_steps = move || {
         setrlimit(Resource::Nofile, open_files)?;
         set_parent_process_death_signal(Some(Signal::KILL))?;

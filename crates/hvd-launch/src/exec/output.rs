@@ -8,24 +8,26 @@
 //! * LINE-4 at most [`LINE_LIMIT`] bytes are held back; a longer line is broken by a `\n`, and goes
 //!   on with a prefix of its own.
 
+use serde::{Deserialize, Serialize};
+
 use super::os::{WallClock, local_time};
 
 /// The most bytes of an unfinished line that are held back.
 pub(super) const LINE_LIMIT: usize = 1 << 20;
 
 /// One of a worker's two output streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Stream {
     Stdout,
     Stderr,
 }
 
 impl Stream {
     /// Both, in the order of their descriptors.
-    pub(super) const BOTH: [Self; 2] = [Self::Stdout, Self::Stderr];
+    pub(crate) const BOTH: [Self; 2] = [Self::Stdout, Self::Stderr];
 
     /// The name used in prefixes and file names.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",

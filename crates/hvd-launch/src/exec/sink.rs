@@ -33,7 +33,7 @@ enum Message {
 
 /// The way to the console and the files; may be cloned for every stream.
 #[derive(Clone)]
-pub(super) struct Voice(Sender<Message>);
+pub(crate) struct Voice(Sender<Message>);
 
 impl Voice {
     /// Forwards prefixed lines of a rank.

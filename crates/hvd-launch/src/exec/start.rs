@@ -8,7 +8,7 @@ use crate::{Error, Result, Verbosity, messages};
 
 /// Measures the phases of a start against their common budget.
 #[derive(Debug)]
-pub(super) struct StartClock {
+pub(crate) struct StartClock {
     began: Instant,
     phase_began: Instant,
     limit: Duration,
@@ -16,7 +16,7 @@ pub(super) struct StartClock {
 
 impl StartClock {
     /// The budget starts to run.
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(crate) fn new(limit: Duration) -> Self {
         let now = Instant::now();
         Self {
             began: now,
@@ -26,12 +26,12 @@ impl StartClock {
     }
 
     /// When the budget is used up.
-    pub(super) fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.began + self.limit
     }
 
     /// The error of a phase that overran.
-    pub(super) fn overrun(&self, phase: &'static str) -> Error {
+    pub(crate) fn overrun(&self, phase: &'static str) -> Error {
         Error::StartTimeout {
             phase,
             limit: self.limit,
@@ -39,7 +39,7 @@ impl StartClock {
     }
 
     /// A phase is over: how long it took, unless that was too long.
-    pub(super) fn finish(&mut self, phase: &'static str) -> Result<Duration> {
+    pub(crate) fn finish(&mut self, phase: &'static str) -> Result<Duration> {
         let now = Instant::now();
         if now > self.deadline() {
             return Err(self.overrun(phase));
@@ -52,33 +52,33 @@ impl StartClock {
 
 /// Tells about the launcher's doings, if that was asked for.
 #[derive(Clone)]
-pub(super) struct Narrator {
+pub(crate) struct Narrator {
     voice: Voice,
     verbosity: Verbosity,
 }
 
 impl Narrator {
     /// A narrator for one job.
-    pub(super) fn new(voice: Voice, verbosity: Verbosity) -> Self {
+    pub(crate) fn new(voice: Voice, verbosity: Verbosity) -> Self {
         Self { voice, verbosity }
     }
 
     /// Says a line that matters to everyone. Never waits for the console: signals and ends of
     /// workers must be handled even while nobody reads.
-    pub(super) fn announce(&self, line: String) {
+    pub(crate) fn announce(&self, line: String) {
         let voice = self.voice.clone();
         tokio::spawn(async move { voice.say(&line).await });
     }
 
     /// Says a line that matters to the curious.
-    pub(super) fn tell(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
         if self.verbosity == Verbosity::Verbose {
             self.announce(line());
         }
     }
 
     /// A phase is over.
-    pub(super) fn phase(&self, clock: &mut StartClock, phase: &'static str) -> Result<()> {
+    pub(crate) fn phase(&self, clock: &mut StartClock, phase: &'static str) -> Result<()> {
         let took = clock.finish(phase)?;
         self.tell(|| messages::phase_done(phase, took));
         Ok(())

@@ -18,21 +18,24 @@
 use std::{
     collections::HashSet,
     io::{self, Write},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, getppid, kill_process,
-    set_child_subreaper, set_parent_process_death_signal, setpgid, waitid, waitpid,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, set_child_subreaper,
+    set_parent_process_death_signal, setpgid, waitpid,
 };
 
 use super::{
     driver,
     interrupts::Interrupts,
     os::{self, SignalSet},
+    reaper::has_children,
+    secret::{self, KeyFile},
     tree,
 };
-use crate::{Error, JobSpec, Result, messages};
+use crate::{Error, JobSpec, Result, messages, remote::serve_agent};
 
 /// What ends a job from outside.
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -45,7 +48,43 @@ const SWEEP: Duration = Duration::from_secs(2);
 ///
 /// Must be called by the only thread of the process, because it forks.
 pub fn launch(spec: &JobSpec) -> i32 {
-    keep(spec).unwrap_or_else(|error| complain(&error))
+    let loyalty = if spec.function.is_used() {
+        Loyalty::Follow
+    } else {
+        Loyalty::Stay
+    };
+    supervise(
+        loyalty,
+        async |interrupts: &mut Interrupts, key_file: &Path| {
+            driver::run(spec, interrupts, key_file).await
+        },
+    )
+}
+
+/// Is the agent of a host, over standard input and output, and returns the exit status for this
+/// process.
+///
+/// Must be called by the only thread of the process, because it forks.
+pub fn serve_as_agent() -> i32 {
+    supervise(Loyalty::Follow, serve_agent)
+}
+
+/// Whether the end of the process that started this one is the end of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loyalty {
+    /// It is.
+    Follow,
+    /// It is not: `nohup`, a shell that was left.
+    Stay,
+}
+
+/// Runs `work` in a driver that is kept by this process. The path is where the job's key may be
+/// kept; nothing is left there.
+fn supervise(
+    loyalty: Loyalty,
+    work: impl AsyncFnOnce(&mut Interrupts, &Path) -> Result<i32>,
+) -> i32 {
+    keep(loyalty, work).unwrap_or_else(|error| complain(&error))
 }
 
 fn complain(error: &Error) -> i32 {
@@ -58,7 +97,10 @@ fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn keep(spec: &JobSpec) -> Result<i32> {
+fn keep(
+    loyalty: Loyalty,
+    work: impl AsyncFnOnce(&mut Interrupts, &Path) -> Result<i32>,
+) -> Result<i32> {
     let heeded: Vec<i32> = ENDING
         .into_iter()
         .filter(|&signal| !os::is_ignored(signal))
@@ -66,16 +108,20 @@ fn keep(spec: &JobSpec) -> Result<i32> {
     let watched = SignalSet::new(&[heeded.as_slice(), &[libc::SIGCHLD]].concat());
     // Where SIGCHLD is ignored, exit statuses are lost.
     os::set_default(libc::SIGCHLD);
+    let key_file = KeyFile::reserve()?;
     let mask = watched.block();
-    let result = fork_driver(spec, &heeded, &mask).map(|keeper| keeper.watch(&watched));
+    let drive = |keeper| drive(work, &heeded, &mask, keeper, &key_file);
+    let result = fork_driver(loyalty, drive).map(|keeper| keeper.watch(&watched));
     mask.restore();
+    // The driver has removed it already, unless it was killed.
+    secret::remove(&key_file);
     result
 }
 
-fn fork_driver(spec: &JobSpec, heeded: &[i32], mask: &SignalSet) -> Result<Keeper> {
+fn fork_driver(loyalty: Loyalty, drive: impl FnOnce(Pid) -> i32) -> Result<Keeper> {
     let me = getpid();
     set_child_subreaper(Some(me)).map_err(system("adopt orphans"))?;
-    if spec.function.is_used() {
+    if loyalty == Loyalty::Follow {
         follow(getppid())?;
     }
     let strangers = if has_children() {
@@ -83,7 +129,7 @@ fn fork_driver(spec: &JobSpec, heeded: &[i32], mask: &SignalSet) -> Result<Keepe
     } else {
         HashSet::new()
     };
-    let driver = os::fork(|| drive(spec, heeded, mask, me)).map_err(Error::system("fork"))?;
+    let driver = os::fork(|| drive(me)).map_err(Error::system("fork"))?;
     Ok(Keeper {
         me,
         driver,
@@ -105,11 +151,6 @@ fn follow(parent: Option<Pid>) -> Result<()> {
         return Ok(());
     }
     Err(system("follow the parent")(rustix::io::Errno::SRCH))
-}
-
-fn has_children() -> bool {
-    let looking = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    waitid(WaitId::All, looking).is_ok()
 }
 
 /// The process the user started.
@@ -173,9 +214,16 @@ fn sweep(root: Pid, strangers: &HashSet<i32>) {
 }
 
 /// All of the driver's life.
-fn drive(spec: &JobSpec, heeded: &[i32], mask: &SignalSet, keeper: Pid) -> i32 {
-    let result = settle(keeper).and_then(|()| work(spec, heeded, mask));
+fn drive(
+    work: impl AsyncFnOnce(&mut Interrupts, &Path) -> Result<i32>,
+    heeded: &[i32],
+    mask: &SignalSet,
+    keeper: Pid,
+    key_file: &Path,
+) -> i32 {
+    let result = settle(keeper).and_then(|()| perform(work, heeded, mask, key_file));
     sweep(getpid(), &HashSet::new());
+    secret::remove(key_file);
     result.unwrap_or_else(|error| complain(&error))
 }
 
@@ -194,18 +242,26 @@ fn settle(keeper: Pid) -> Result<()> {
     Ok(())
 }
 
-fn work(spec: &JobSpec, heeded: &[i32], mask: &SignalSet) -> Result<i32> {
+fn perform(
+    work: impl AsyncFnOnce(&mut Interrupts, &Path) -> Result<i32>,
+    heeded: &[i32],
+    mask: &SignalSet,
+    key_file: &Path,
+) -> Result<i32> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Error::system("start the runtime"))?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let mut interrupts = Interrupts::listen(heeded)?;
         // What arrived since the fork is delivered now.
         mask.restore();
         // In the background of a terminal with `stty tostop`, writing would stop us. Blocked and
         // not ignored: workers start with an empty mask, but would inherit the ignoring.
         SignalSet::new(&[libc::SIGTTOU]).block();
-        driver::run(spec, &mut interrupts).await
-    })
+        work(&mut interrupts, key_file).await
+    });
+    // Without waiting for a name server that may never answer.
+    runtime.shutdown_background();
+    result
 }

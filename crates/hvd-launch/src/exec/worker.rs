@@ -1,50 +1,37 @@
 //! One worker process: started without a shell, in a process group of its own, bound to die with
-//! the driver. Knows nothing of what follows; its end is seen by `job.rs`.
+//! this process. Knows nothing of what follows; its end is seen by `reaper.rs`.
 
 use std::{
-    collections::BTreeMap,
-    ffi::OsString,
     io,
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::Path,
     process::{Command, Stdio},
 };
 
-use hvd_types::Placement;
+use hvd_types::Rank;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getpid, getrlimit, kill_process_group, setrlimit,
 };
 
-use super::os;
+use super::{crew::RankTask, os};
 use crate::{Error, Result};
 
-/// A started worker.
-#[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) pid: Pid,
-    pub(super) placement: Placement,
-    /// Set once it has ended and was reaped; its number may then belong to someone else.
-    pub(super) ended: bool,
-}
-
-impl Worker {
-    /// Signals the worker's whole group, unless the worker is gone.
-    pub(super) fn signal_group(&self, signal: Signal) {
-        if self.ended {
-            return;
-        }
-        if let Err(error) = kill_process_group(self.pid, signal) {
-            tracing::debug!(rank = %self.placement.rank, %error, "cannot signal a worker's group");
-        }
-    }
-}
-
-/// A worker and the ends of its output.
+/// A worker's process and the ends of its output.
 #[derive(Debug)]
 pub(super) struct Started {
-    pub(super) worker: Worker,
-    pub(super) stdout: OwnedFd,
-    pub(super) stderr: OwnedFd,
+    pub(super) pid: Pid,
+    pub(super) stdout: Pipe,
+    pub(super) stderr: Pipe,
+}
+
+/// The reading end of an output stream.
+pub(crate) type Pipe = OwnedFd;
+
+/// Signals a worker's whole group; one that has just gone is no error.
+pub(super) fn signal_group(pid: Pid, signal: Signal) {
+    if let Err(error) = kill_process_group(pid, signal) {
+        tracing::debug!(pid = pid.as_raw_pid(), %error, "cannot signal a worker's group");
+    }
 }
 
 /// Lets this process have as many open files as it may, two for each rank and more; returns the
@@ -61,11 +48,11 @@ pub(super) fn raise_open_files() -> Rlimit {
     before
 }
 
-/// Starts the worker at `placement`, with the user's own limit of open files.
+/// Starts the worker of a rank, with the user's own limit of open files.
 pub(super) fn start(
     command: &[String],
-    placement: &Placement,
-    environment: &BTreeMap<OsString, OsString>,
+    directory: Option<&Path>,
+    task: &RankTask,
     open_files: Rlimit,
 ) -> Result<Started> {
     let (program, arguments) = command.split_first().ok_or(Error::CommandNotFound {
@@ -76,8 +63,11 @@ pub(super) fn start(
     process
         .args(arguments)
         .env_clear()
-        .envs(environment)
+        .envs(&task.environment)
         .process_group(0);
+    if let Some(directory) = directory {
+        process.current_dir(directory);
+    }
     process
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -85,28 +75,23 @@ pub(super) fn start(
     os::before_exec(&mut process, getpid(), open_files);
     let mut child = process
         .spawn()
-        .map_err(|source| refusal(program, placement, source))?;
+        .map_err(|source| refusal(program, task.rank, source))?;
     let pipes = child.stdout.take().zip(child.stderr.take());
     // Both were asked for as pipes two lines above, and a process number is never 0.
-    let broken = || refusal(program, placement, io::ErrorKind::BrokenPipe.into());
+    let broken = || refusal(program, task.rank, io::ErrorKind::BrokenPipe.into());
     let (stdout, stderr) = pipes.ok_or_else(broken)?;
     let pid = i32::try_from(child.id())
         .ok()
         .and_then(Pid::from_raw)
         .ok_or_else(broken)?;
-    let worker = Worker {
-        pid,
-        placement: placement.clone(),
-        ended: false,
-    };
     Ok(Started {
-        worker,
+        pid,
         stdout: stdout.into(),
         stderr: stderr.into(),
     })
 }
 
-fn refusal(program: &str, placement: &Placement, source: io::Error) -> Error {
+fn refusal(program: &str, rank: Rank, source: io::Error) -> Error {
     let command = program.to_owned();
     match source.kind() {
         io::ErrorKind::NotFound => Error::CommandNotFound {
@@ -115,7 +100,7 @@ fn refusal(program: &str, placement: &Placement, source: io::Error) -> Error {
         },
         io::ErrorKind::PermissionDenied => Error::CommandNotExecutable { command, source },
         _ => Error::Spawn {
-            rank: placement.rank,
+            rank,
             command,
             source,
         },

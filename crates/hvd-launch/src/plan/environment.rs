@@ -1,11 +1,12 @@
 //! The environment of one worker: the launcher's own, then what options export, then what the plan
-//! says about this rank. Later ones win, so a job started inside another job's rank sees its own
-//! numbers and not its parent's.
+//! says about this rank, then where the ranks meet. Later ones win, so a job started inside another
+//! job's rank sees its own numbers and not its parent's.
 
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     net::SocketAddr,
+    path::Path,
 };
 
 use hvd_config::name;
@@ -16,43 +17,90 @@ use hvd_types::Placement;
 pub struct Meeting<'a> {
     /// Address of the key-value store.
     pub address: SocketAddr,
-    /// The job's key in hexadecimal.
-    pub key: &'a str,
+    /// The file with the job's key.
+    pub key_file: &'a Path,
 }
 
-/// The whole environment of the worker at `placement`.
-///
-/// `CUDA_VISIBLE_DEVICES` is passed on: a worker on this machine sees the same devices as the
-/// launcher, and dropping the variable would let a job use GPUs its user has hidden.
-/// `NCCL_SOCKET_IFNAME` is left alone: on one host NCCL needs no network, and a value the user has
-/// set for other purposes must survive.
+/// The whole environment of the worker at `placement` on this machine.
 pub fn environment(
     placement: &Placement,
     inherited: &[(OsString, OsString)],
     exports: &[(String, String)],
     meeting: Meeting<'_>,
 ) -> BTreeMap<OsString, OsString> {
-    let mut variables: BTreeMap<OsString, OsString> = inherited
+    let told = rank_variables(placement, exports);
+    let told = told
+        .into_iter()
+        .map(|(name, value)| (name.into(), value.into()));
+    let met = meeting_variables(meeting)
+        .into_iter()
+        .map(|(name, value)| (name.into(), value));
+    passed_on(inherited, Reach::SameHost)
+        .chain(told)
+        .chain(met)
+        .collect()
+}
+
+/// Whether a worker runs where the launcher does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It does.
+    SameHost,
+    /// It runs on another host.
+    OtherHost,
+}
+
+/// What of the launcher's environment a worker gets.
+///
+/// On this machine `CUDA_VISIBLE_DEVICES` is passed on: a worker sees the same devices as the
+/// launcher, and dropping the variable would let a job use GPUs its user has hidden. Another host has
+/// devices of its own.
+pub fn passed_on(
+    inherited: &[(OsString, OsString)],
+    reach: Reach,
+) -> impl Iterator<Item = (OsString, OsString)> {
+    inherited
         .iter()
-        .filter(|(variable, _)| is_passed_on(variable))
+        .filter(move |(variable, _)| is_passed_on(variable, reach))
         .cloned()
-        .collect();
-    let own = [
-        ("PYTHONUNBUFFERED", "1".to_owned()),
-        ("HOROVOD_CONTROLLER", "gloo".to_owned()),
-        ("HOROVOD_CPU_OPERATIONS", "gloo".to_owned()),
-        ("HOROVOD_GLOO_IFACE", "lo".to_owned()),
-        (name::RENDEZVOUS_ADDR, meeting.address.ip().to_string()),
-        (name::RENDEZVOUS_PORT, meeting.address.port().to_string()),
-        (name::SECRET_KEY, meeting.key.to_owned()),
+}
+
+/// What a rank is told about itself, and what options set for all ranks.
+///
+/// `NCCL_SOCKET_IFNAME` is left alone: on one host NCCL needs no network, and a value the user has
+/// set for other purposes must survive.
+pub fn rank_variables(
+    placement: &Placement,
+    exports: &[(String, String)],
+) -> Vec<(String, String)> {
+    let mut variables = exports.to_vec();
+    let fixed = [
+        ("PYTHONUNBUFFERED", "1"),
+        ("HOROVOD_CONTROLLER", "gloo"),
+        ("HOROVOD_CPU_OPERATIONS", "gloo"),
     ];
-    let exports = exports
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.clone()));
-    for (name, value) in exports.chain(own).chain(slot_variables(placement)) {
-        variables.insert(name.into(), value.into());
+    variables.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    if placement.is_single_host() {
+        variables.push(("HOROVOD_GLOO_IFACE".to_owned(), "lo".to_owned()));
     }
+    let slot = slot_variables(placement);
+    variables.extend(slot.map(|(name, value)| (name.to_owned(), value)));
     variables
+}
+
+/// What tells a rank where to meet the others.
+pub fn meeting_variables(meeting: Meeting<'_>) -> [(&'static str, OsString); 3] {
+    [
+        (
+            name::RENDEZVOUS_ADDR,
+            meeting.address.ip().to_string().into(),
+        ),
+        (
+            name::RENDEZVOUS_PORT,
+            meeting.address.port().to_string().into(),
+        ),
+        (name::SECRET_KEY_FILE, meeting.key_file.into()),
+    ]
 }
 
 /// What tells a worker its place. The `OMPI_` names are there because training scripts read them.
@@ -80,13 +128,33 @@ fn slot_variables(placement: &Placement) -> [(&'static str, String); 10] {
     ]
 }
 
+/// Names that describe a login, a terminal or a machine, and would be wrong on another host.
+const OF_ONE_HOST: [&str; 14] = [
+    "CUDA_VISIBLE_DEVICES",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "HOST",
+    "HOSTNAME",
+    "PWD",
+    "SHLVL",
+    "SSH_AUTH_SOCK",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "SSH_TTY",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_ID",
+    "_",
+];
+
 /// Shell functions and the shell's previous directory mean nothing to a worker; another job's key
 /// would be wrong even where ours were missing.
-fn is_passed_on(variable: &OsStr) -> bool {
-    let variable = variable.as_encoded_bytes();
-    !variable.starts_with(b"BASH_FUNC_")
-        && variable != b"OLDPWD"
-        && variable != name::SECRET_KEY.as_bytes()
+fn is_passed_on(variable: &OsStr, reach: Reach) -> bool {
+    let name = variable.as_encoded_bytes();
+    !name.starts_with(b"BASH_FUNC_")
+        && variable != "OLDPWD"
+        && variable != name::SECRET_KEY
+        && variable != name::SECRET_KEY_FILE
+        && (reach == Reach::SameHost || !OF_ONE_HOST.iter().any(|one| variable == *one))
 }
 
 #[cfg(test)]
@@ -116,7 +184,7 @@ mod tests {
             &exports,
             Meeting {
                 address,
-                key: "c0ffee",
+                key_file: Path::new("/run/key"),
             },
         )
         .into_iter()
@@ -140,12 +208,12 @@ mod tests {
                 "HOROVOD_LOCAL_RANK=1",
                 "HOROVOD_LOCAL_SIZE=2",
                 "HOROVOD_RANK=1",
+                "HOROVOD_SECRET_KEY_FILE=/run/key",
                 "HOROVOD_SIZE=2",
                 "OMPI_COMM_WORLD_LOCAL_RANK=1",
                 "OMPI_COMM_WORLD_RANK=1",
                 "OMPI_COMM_WORLD_SIZE=2",
                 "PYTHONUNBUFFERED=1",
-                "_HOROVOD_SECRET_KEY=c0ffee",
             ]
         );
     }
@@ -171,9 +239,9 @@ mod tests {
             );
         }
         assert!(
-            found
+            !found
                 .iter()
-                .any(|line| line == "_HOROVOD_SECRET_KEY=c0ffee"),
+                .any(|line| line.contains("_HOROVOD_SECRET_KEY=")),
             "{found:?}"
         );
     }
@@ -190,5 +258,22 @@ mod tests {
         let has = |name: &str| found.iter().any(|line| line.starts_with(name));
         assert!(!has("BASH_FUNC_") && !has("OLDPWD="));
         assert!(has("OLDPWD_KEPT=1") && has("CUDA_VISIBLE_DEVICES=1"));
+    }
+
+    #[test]
+    fn another_host_keeps_its_own_names_and_devices() {
+        let variables = [
+            ("HOSTNAME", "here"),
+            ("SSH_CLIENT", "10.0.0.1"),
+            ("CUDA_VISIBLE_DEVICES", "1"),
+            ("PATH", "/venv/bin"),
+            ("_HOROVOD_SECRET_KEY", "00"),
+        ];
+        let variables = variables.map(|(n, v)| (n.into(), v.into()));
+        let names = |reach| -> Vec<OsString> {
+            passed_on(&variables, reach).map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(Reach::OtherHost), ["PATH"]);
+        assert_eq!(names(Reach::SameHost).len(), 4);
     }
 }

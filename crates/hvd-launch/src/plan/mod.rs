@@ -5,7 +5,7 @@ mod hostfile;
 mod hosts;
 mod slots;
 
-pub use environment::{Meeting, environment};
 pub use hostfile::parse_hostfile;
+pub use environment::{Meeting, Reach, environment, meeting_variables, passed_on, rank_variables};
 pub use hosts::{Host, SLOTS_LIMIT, parse_hosts};
-pub use slots::{allocate, require_local};
+pub use slots::allocate;

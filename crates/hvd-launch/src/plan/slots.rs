@@ -55,28 +55,6 @@ fn count<T>(items: impl Iterator<Item = T>) -> u32 {
     u32::try_from(items.count()).unwrap_or(u32::MAX)
 }
 
-/// Refuses hosts other than this machine, whose name is `this`.
-///
-/// # Errors
-/// Names the first host that is another machine.
-pub fn require_local(hosts: &[Host], this: &str) -> Result<()> {
-    let short = this.split('.').next().unwrap_or(this);
-    let is_local = |name: &str| {
-        let loopback = name
-            .parse()
-            .is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-        name == "localhost" || loopback || name == this || name == short
-    };
-    match hosts.iter().find(|host| !is_local(host.hostname())) {
-        None => Ok(()),
-        Some(host) => Err(Error::RemoteHost {
-            host: host.hostname().to_owned(),
-            this: this.to_owned(),
-            slots: host.slots,
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -129,20 +107,6 @@ mod tests {
                 .to_string()
                 .starts_with("5 processes do not fit: the hosts have 3 slots")
         );
-        assert_eq!(error.exit_code(), 2);
-    }
-
-    #[test]
-    fn knows_this_machine_by_its_names() {
-        let local =
-            parse_hosts("localhost:1,me@127.0.0.1:1,127.1.2.3:1,[::1]:1,box:1,box.lab:1").unwrap();
-        assert!(require_local(&local, "box.lab").is_ok());
-        let error = require_local(&parse_hosts("localhost:1,far:2").unwrap(), "box").unwrap_err();
-        assert!(
-            error.to_string().contains("host `far` is not this machine"),
-            "{error}"
-        );
-        assert!(error.to_string().contains("-H localhost:2"), "{error}");
         assert_eq!(error.exit_code(), 2);
     }
 

@@ -1,0 +1,105 @@
+//! The job's key as a file that only its owner can read: the environment of a process can be read
+//! by more programs, and is copied into more logs, than anybody would guess.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use hvd_rendezvous::JobKey;
+
+use crate::{Error, Result};
+
+/// A file with the key in it; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct KeyFile(PathBuf);
+
+impl KeyFile {
+    /// A name nobody else will use, in the first place where a file can be made. The file is not
+    /// made yet, so that more than one process can see to its end.
+    pub(super) fn reserve() -> Result<PathBuf> {
+        let name = JobKey::generate()?.to_hex();
+        let name = format!("horovod-{}-{}", rustix::process::getuid(), &name[..16]);
+        let places = [
+            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
+            Some(std::env::temp_dir()),
+            Some(PathBuf::from("/dev/shm")),
+        ];
+        let mut problem = io::Error::from(io::ErrorKind::NotFound);
+        for place in places.into_iter().flatten() {
+            let path = place.join(&name);
+            match write_private(&path, b"0") {
+                Ok(()) => {
+                    remove(&path);
+                    return Ok(path);
+                }
+                Err(error) => problem = error,
+            }
+        }
+        Err(Error::system("keep the job's key in a file")(problem))
+    }
+
+    /// Writes the key.
+    pub(crate) fn create(path: &Path, key: &JobKey) -> Result<Self> {
+        let text = format!("{}\n", key.to_hex());
+        write_private(path, text.as_bytes())
+            .map_err(Error::system("keep the job's key in a file"))?;
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+/// Removes a key file that may be gone already.
+pub(super) fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "cannot remove the job's key");
+    }
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes).inspect_err(|_| remove(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_the_owner_may_read_it_and_it_goes_with_the_job() {
+        let key = JobKey::generate().unwrap();
+        let path = KeyFile::reserve().unwrap();
+        assert!(!path.exists());
+        let file = KeyFile::create(&path, &key).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap().trim(), key.to_hex());
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(
+            KeyFile::create(&path, &key).is_err(),
+            "never somebody else's file"
+        );
+        drop(file);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,361 @@
+//! The agent of a host: starts the ranks it is told to start, passes their output and their ends
+//! on, and leaves no process behind when the driver, the network or the job is gone.
+//!
+//! - `AGENT-1` it starts nothing before the driver says so, and says nothing but its greeting
+//!   before it knows the job.
+//! - `AGENT-2` if the link is lost, or the `ssh` that carried it, its ranks are asked to end and
+//!   killed [`LAST_CHANCE`] later.
+//! - `AGENT-3` it ends when no process of the job is left on its host.
+
+use std::{collections::HashSet, ffi::OsString, io, path::Path, time::Duration};
+
+use hvd_rendezvous::JobKey;
+use hvd_types::Rank;
+use rustix::process::Signal;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    back,
+    message::{Assignment, BACK, GREETING, HERE, Notice, Opening, Order, Urgency},
+    stdio::{self, Input, Output},
+    tunnel,
+};
+use crate::{
+    Error, Result,
+    exec::{
+        Crew, Interrupts, KeyFile, PipeReader, RankEnd, RankOutput, RankTask, Reaper, has_children,
+    },
+    link::{ChannelSender, Link, News},
+    plan::{Meeting, meeting_variables},
+};
+
+/// How long a driver may take to say what is to be done.
+const ASSIGNMENT: Duration = Duration::from_secs(60);
+
+/// The most bytes an assignment may have.
+const ASSIGNMENT_LIMIT: u32 = 64 << 20;
+
+/// How long ranks may take to end once nobody is there any more to see it.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+/// How long the last words of an agent may take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+type DriverLink = Link<Order, ()>;
+
+/// All of an agent's life, over its standard input and output.
+pub(crate) async fn serve(interrupts: &mut Interrupts, key_file: &Path) -> Result<i32> {
+    let failed = Error::system("use standard input and output");
+    let (mut input, mut output) = stdio::open().map_err(&failed)?;
+    let greeting = format!("{GREETING}{}\n", env!("CARGO_PKG_VERSION"));
+    output
+        .write_all(greeting.as_bytes())
+        .await
+        .map_err(&failed)?;
+    let Some(assignment) = timeout(ASSIGNMENT, read_assignment(&mut input))
+        .await
+        .unwrap_or(Ok(None))
+        .map_err(&failed)?
+    else {
+        // The driver found something wrong, with our version perhaps, and has left.
+        return Ok(0);
+    };
+    let key = JobKey::from_hex(&assignment.key)?;
+    let (link, leash) = open_link(&assignment, &key, input, output)
+        .await
+        .map_err(&failed)?;
+    let key_file = KeyFile::create(key_file, &key)?;
+    Agent::new(assignment, link, key_file)
+        .await?
+        .run(interrupts, leash)
+        .await
+}
+
+async fn read_assignment(input: &mut Input) -> io::Result<Option<Assignment>> {
+    let Ok(length) = input.read_u32_le().await else {
+        return Ok(None);
+    };
+    if length > ASSIGNMENT_LIMIT {
+        return Err(io::Error::other("the assignment is too long"));
+    }
+    let mut bytes = vec![0; length as usize];
+    input.read_exact(&mut bytes).await?;
+    Ok(Some(serde_json::from_slice(&bytes)?))
+}
+
+/// The link, and what is left of standard input if it is not part of that: its end is the end of
+/// the driver, or of the `ssh` that started us.
+async fn open_link(
+    assignment: &Assignment,
+    key: &JobKey,
+    input: Input,
+    mut output: Output,
+) -> io::Result<(DriverLink, Option<Input>)> {
+    let back = back::reach(assignment, key).await;
+    let word = if back.is_some() { BACK } else { HERE };
+    output.write_all(format!("{word}\n").as_bytes()).await?;
+    let Some(stream) = back else {
+        return Ok((Link::start(input, output), None));
+    };
+    let _ = stream.set_nodelay(true);
+    stream.set_nonblocking(true)?;
+    let (reader, writer) = TcpStream::from_std(stream)?.into_split();
+    Ok((Link::start(reader, writer), Some(input)))
+}
+
+struct Agent {
+    assignment: Assignment,
+    link: DriverLink,
+    /// Where the ranks of this host find the store.
+    store: TcpListener,
+    key_file: KeyFile,
+    reaper: Reaper,
+    crew: Crew,
+    ends: (
+        mpsc::UnboundedSender<RankEnd>,
+        mpsc::UnboundedReceiver<RankEnd>,
+    ),
+    all_gone: watch::Sender<bool>,
+    outputs: JoinSet<()>,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was started yet.
+    Waiting,
+    /// The ranks run, or are ending on the driver's orders.
+    Running,
+    /// The driver is gone; at this time whoever is left is killed.
+    Deserted(Instant),
+    /// The driver is gone and the last SIGKILL was sent; at this time the rest is left to the system.
+    Killed(Instant),
+}
+
+impl Agent {
+    async fn new(assignment: Assignment, link: DriverLink, key_file: KeyFile) -> Result<Self> {
+        let store = TcpListener::bind("127.0.0.1:0")
+            .await
+            .map_err(Error::system("open a port for the ranks of this host"))?;
+        Ok(Self {
+            assignment,
+            link,
+            store,
+            key_file,
+            reaper: Reaper::start()?,
+            crew: Crew::default(),
+            ends: mpsc::unbounded_channel(),
+            all_gone: watch::Sender::new(false),
+            outputs: JoinSet::new(),
+            phase: Phase::Waiting,
+        })
+    }
+
+    async fn run(mut self, interrupts: &mut Interrupts, leash: Option<Input>) -> Result<i32> {
+        self.link.outgoing().say(&Notice::Hello);
+        let mut rounds = self.reaper.rounds();
+        let leash = end_of(leash);
+        tokio::pin!(leash);
+        let mut leashed = true;
+        while !self.is_over() {
+            let deadline = self.deadline();
+            tokio::select! {
+                news = self.link.hear(), if !self.is_deserted() => match news {
+                    News::Said(order) => self.obey(order),
+                    News::Opened((), _) => {}
+                    News::Lost(_) => self.desert(),
+                },
+                Some(end) = self.ends.1.recv() => self.report(end),
+                Ok((stream, _)) = self.store.accept() => {
+                    let channel = self.link.open(&Opening::Store);
+                    tokio::spawn(tunnel::carry(stream, channel));
+                }
+                _ = rounds.changed() => {}
+                () = &mut leash, if leashed => {
+                    leashed = false;
+                    self.desert();
+                }
+                _ = interrupts.next() => self.desert(),
+                () = until(deadline) => self.lose_patience(),
+            }
+        }
+        self.take_leave().await;
+        Ok(0)
+    }
+
+    fn is_deserted(&self) -> bool {
+        matches!(self.phase, Phase::Deserted(_) | Phase::Killed(_))
+    }
+
+    fn is_over(&self) -> bool {
+        let given_up = matches!(self.phase, Phase::Killed(end) if Instant::now() >= end);
+        given_up || self.phase != Phase::Waiting && !has_children() && self.ends.1.is_empty()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Deserted(end) | Phase::Killed(end) => Some(end),
+            Phase::Waiting | Phase::Running => None,
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Start { variables } => self.start(variables),
+            Order::End(Urgency::Ask) => self.signal(Signal::TERM),
+            Order::End(Urgency::Kill) => self.signal(Signal::KILL),
+        }
+        // An order to end can come before anything was started.
+        if self.phase == Phase::Waiting {
+            self.phase = Phase::Running;
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.crew.signal_everything(signal, &HashSet::new());
+    }
+
+    fn start(&mut self, variables: Vec<(String, String)>) {
+        let notice = match self.try_start(&variables) {
+            Ok(()) => Notice::Started {
+                pids: self
+                    .crew
+                    .pids()
+                    .map(|(rank, pid)| (rank.number(), pid))
+                    .collect(),
+            },
+            Err(error) => {
+                self.signal(Signal::KILL);
+                Notice::Failed {
+                    code: error.exit_code(),
+                    problem: error.to_string(),
+                }
+            }
+        };
+        self.link.outgoing().say(&notice);
+    }
+
+    fn try_start(&mut self, variables: &[(String, String)]) -> Result<()> {
+        let address = self
+            .store
+            .local_addr()
+            .map_err(Error::system("open a port for the ranks of this host"))?;
+        let meeting = meeting_variables(Meeting {
+            address,
+            key_file: self.key_file.path(),
+        });
+        let tasks: Vec<RankTask> = self.tasks(variables, &meeting);
+        let Assignment {
+            command, directory, ..
+        } = &self.assignment;
+        if !directory.is_dir() {
+            return Err(Error::NoDirectory {
+                path: directory.clone(),
+            });
+        }
+        let (crew, outputs) =
+            Crew::start(command, Some(directory), &tasks, &self.reaper, &self.ends.0)?;
+        self.crew = crew;
+        for RankOutput { rank, stream, pipe } in outputs {
+            let pipe = PipeReader::new(pipe, self.all_gone.subscribe())?;
+            let rank = rank.number();
+            let channel = self.link.open(&Opening::Output { rank, stream });
+            self.outputs.spawn(pump(pipe, channel.sender));
+        }
+        Ok(())
+    }
+
+    /// Later variables win: this host's own, the driver's, the job's, the rank's.
+    fn tasks(
+        &self,
+        variables: &[(String, String)],
+        meeting: &[(&'static str, OsString)],
+    ) -> Vec<RankTask> {
+        let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let task = |rank: &super::message::RankAssignment| {
+            let told = variables.iter().chain(&rank.variables);
+            let told = told.map(|(name, value)| (name.into(), value.into()));
+            let met = meeting
+                .iter()
+                .map(|(name, value)| ((*name).into(), value.clone()));
+            RankTask {
+                rank: Rank::new(rank.rank),
+                environment: own
+                    .iter()
+                    .chain(&self.assignment.environment)
+                    .cloned()
+                    .chain(told)
+                    .chain(met)
+                    .collect(),
+            }
+        };
+        self.assignment.ranks.iter().map(task).collect()
+    }
+
+    fn report(&self, end: RankEnd) {
+        self.link.outgoing().say(&Notice::Ended {
+            rank: end.rank.number(),
+            outcome: end.outcome,
+        });
+    }
+
+    /// Nobody is there any more who could want the ranks.
+    fn desert(&mut self) {
+        if !self.is_deserted() {
+            self.signal(Signal::TERM);
+            self.phase = Phase::Deserted(Instant::now() + LAST_CHANCE);
+        }
+    }
+
+    fn lose_patience(&mut self) {
+        self.signal(Signal::KILL);
+        self.phase = Phase::Killed(Instant::now() + LAST_CHANCE);
+    }
+
+    async fn take_leave(mut self) {
+        self.all_gone.send_replace(true);
+        if self.is_deserted() {
+            return;
+        }
+        let outputs = async { while self.outputs.join_next().await.is_some() {} };
+        let lost = async { while !matches!(self.link.hear().await, News::Lost(_)) {} };
+        tokio::select! {
+            () = outputs => {}
+            () = lost => {}
+        }
+        self.link.outgoing().say(&Notice::Gone);
+        self.link.finish(LAST_WORDS).await;
+    }
+}
+
+/// Passes one stream on; if the driver is gone, reads on so that nobody is held up.
+async fn pump(mut pipe: PipeReader, channel: ChannelSender) {
+    while let Some(bytes) = pipe.next().await {
+        let _ = channel.send(bytes).await;
+    }
+}
+
+async fn end_of(leash: Option<Input>) {
+    let Some(mut input) = leash else {
+        return std::future::pending().await;
+    };
+    let mut nothing = [0; 64];
+    while input
+        .read(&mut nothing)
+        .await
+        .is_ok_and(|length| length > 0)
+    {}
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,333 @@
+//! The agents of all other hosts, as the driver sees them: called together, given orders, listened
+//! to. What their news mean for the job is decided by whoever asks for them.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use hvd_types::Rank;
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    back::Door,
+    message::{Notice, Opening, Order, Urgency},
+    ssh,
+    summon::{AgentLink, Ssh, Summoned, Summons},
+    tunnel,
+};
+use crate::{
+    Error, Result,
+    error::HostTrouble,
+    exec::{Outcome, Reaper, Stream},
+    link::{ChannelReceiver, Loss, News, Outgoing, SILENCE},
+    messages,
+};
+
+/// How long the end of an `ssh` may take to explain the end of a link, or to follow it.
+const SSH_END: Duration = Duration::from_secs(1);
+
+/// News of one host.
+#[derive(Debug)]
+pub(crate) enum HostNews {
+    /// Its agent says something.
+    Said(Notice),
+    /// A stream of one of its ranks has begun.
+    Output {
+        rank: Rank,
+        stream: Stream,
+        receiver: ChannelReceiver,
+    },
+    /// Nothing more will be heard, and why.
+    Lost(String),
+}
+
+type Post = mpsc::UnboundedSender<(usize, HostNews)>;
+
+/// The agents of a job.
+pub(crate) struct Fleet {
+    hosts: Vec<RemoteHost>,
+    news: mpsc::UnboundedReceiver<(usize, HostNews)>,
+    /// News that came while something else was waited for.
+    early: VecDeque<(usize, HostNews)>,
+}
+
+/// One host with its agent.
+#[derive(Debug)]
+pub(crate) struct RemoteHost {
+    /// As the user wrote it.
+    pub(crate) name: String,
+    /// Its ranks that have not ended.
+    pub(crate) running: HashSet<Rank>,
+    /// What all of its ranks are told besides.
+    pub(crate) variables: Vec<(String, String)>,
+    outgoing: Outgoing,
+    ssh: i32,
+    /// Whether anything more may be heard of it.
+    pub(crate) is_over: bool,
+}
+
+impl Fleet {
+    /// Calls all agents; every one of them has said hello when this returns.
+    pub(super) async fn muster(
+        summons: Vec<Summons>,
+        door: Door,
+        store: SocketAddr,
+        reaper: &Reaper,
+        deadline: Instant,
+        progress: impl Fn(&str),
+    ) -> Result<Self> {
+        let names: Vec<String> = summons
+            .iter()
+            .map(|one| one.assignment.name.clone())
+            .collect();
+        let ranks: Vec<HashSet<Rank>> = summons.iter().map(ranks_of).collect();
+        let mut arrived = call(summons, door, reaper, deadline, &progress).await?;
+        let (post, news) = mpsc::unbounded_channel();
+        let mut hosts = Vec::new();
+        for (index, (name, running)) in names.into_iter().zip(ranks).enumerate() {
+            let Some(Summoned { link, ssh }) = arrived.remove(&index) else {
+                continue;
+            };
+            hosts.push(RemoteHost {
+                name,
+                running,
+                variables: Vec::new(),
+                outgoing: link.outgoing().clone(),
+                ssh: ssh.pid.as_raw_pid(),
+                is_over: false,
+            });
+            let attendant = Attendant {
+                host: index,
+                store,
+                post: post.clone(),
+            };
+            tokio::spawn(attendant.attend(link, ssh));
+        }
+        Ok(Self {
+            hosts,
+            news,
+            early: VecDeque::new(),
+        })
+    }
+
+    /// A host by its number.
+    pub(crate) fn host_mut(&mut self, host: usize) -> &mut RemoteHost {
+        &mut self.hosts[host]
+    }
+
+    /// Waits for the next news of any host.
+    pub(crate) async fn next(&mut self) -> (usize, HostNews) {
+        if let Some(news) = self.early.pop_front() {
+            return news;
+        }
+        self.fresh().await
+    }
+
+    async fn fresh(&mut self) -> (usize, HostNews) {
+        match self.news.recv().await {
+            Some(news) => news,
+            // Every attendant has said its last word.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Has all hosts start their ranks; returns the process number of each.
+    pub(crate) async fn start_ranks(&mut self) -> Result<Vec<(Rank, i32)>> {
+        for host in &self.hosts {
+            let variables = host.variables.clone();
+            host.outgoing.say(&Order::Start { variables });
+        }
+        let (mut started, mut awaited) = (Vec::new(), self.hosts.len());
+        while awaited > 0 {
+            let (host, news) = self.fresh().await;
+            match news {
+                HostNews::Said(Notice::Started { pids }) => {
+                    awaited -= 1;
+                    started.extend(pids.into_iter().map(|(rank, pid)| (Rank::new(rank), pid)));
+                }
+                HostNews::Said(Notice::Failed { code, problem }) => {
+                    let host = self.hosts[host].name.clone();
+                    return Err(Error::OnHost {
+                        host,
+                        problem,
+                        code,
+                    });
+                }
+                HostNews::Lost(problem) => {
+                    let host = self.hosts[host].name.clone();
+                    return Err(Error::OnHost {
+                        host,
+                        problem,
+                        code: 1,
+                    });
+                }
+                // What comes early, a rank's output or its end, is for whoever listens next.
+                other => self.early.push_back((host, other)),
+            }
+        }
+        Ok(started)
+    }
+
+    /// Ends the ranks on all hosts.
+    pub(crate) fn end(&self, urgency: Urgency) {
+        for host in &self.hosts {
+            host.outgoing.say(&Order::End(urgency));
+        }
+    }
+
+    /// The processes of ours through which agents are reached: none of the job's.
+    pub(crate) fn processes(&self) -> HashSet<i32> {
+        self.hosts.iter().map(|host| host.ssh).collect()
+    }
+
+    /// Whether no host has anything left to say.
+    pub(crate) fn is_over(&self) -> bool {
+        self.hosts.iter().all(|host| host.is_over)
+    }
+}
+
+fn ranks_of(summons: &Summons) -> HashSet<Rank> {
+    let ranks = summons.assignment.ranks.iter();
+    ranks.map(|rank| Rank::new(rank.rank)).collect()
+}
+
+/// Calls every host at once and waits for all, so that a user hears of all troubles together.
+async fn call(
+    summons: Vec<Summons>,
+    door: Door,
+    reaper: &Reaper,
+    deadline: Instant,
+    progress: &impl Fn(&str),
+) -> Result<HashMap<usize, Summoned>> {
+    let door = std::sync::Arc::new(door);
+    let mut calls = JoinSet::new();
+    let mut awaited: Vec<String> = Vec::new();
+    for (index, one) in summons.into_iter().enumerate() {
+        awaited.push(one.assignment.name.clone());
+        let (reaper, door) = (reaper.clone(), std::sync::Arc::clone(&door));
+        calls.spawn(async move {
+            let name = one.assignment.name.clone();
+            let answer = timeout_at(deadline, one.summon(&reaper, &door)).await;
+            (index, name, answer.unwrap_or_else(|_| Err(no_answer(&one))))
+        });
+    }
+    let (mut arrived, mut troubles) = (HashMap::new(), Vec::new());
+    progress(&messages::awaiting(&awaited));
+    while let Some(Ok((index, name, answer))) = calls.join_next().await {
+        awaited.retain(|other| *other != name);
+        progress(&messages::awaiting(&awaited));
+        match answer {
+            Ok(summoned) => drop(arrived.insert(index, summoned)),
+            Err(trouble) => troubles.push((index, trouble)),
+        }
+    }
+    if troubles.is_empty() {
+        return Ok(arrived);
+    }
+    troubles.sort_by_key(|(index, _)| *index);
+    let troubles = troubles.into_iter().map(|(_, trouble)| trouble).collect();
+    Err(Error::Hosts { troubles })
+}
+
+fn no_answer(summons: &Summons) -> HostTrouble {
+    let target = &summons.target;
+    HostTrouble {
+        host: summons.assignment.name.clone(),
+        what: format!("host `{target}` did not answer in time"),
+        remedy: format!(
+            "try `{} true`; if it works but is slow, allow more with --start-timeout",
+            ssh::by_hand(&summons.options, target)
+        ),
+    }
+}
+
+/// Listens to one agent and passes on what it says.
+struct Attendant {
+    host: usize,
+    store: SocketAddr,
+    post: Post,
+}
+
+impl Attendant {
+    async fn attend(self, mut link: AgentLink, mut ssh: Ssh) {
+        loop {
+            let news = tokio::select! {
+                news = link.hear() => news,
+                end = &mut ssh.end => {
+                    let end = end.unwrap_or(Outcome::Exited(0));
+                    self.tell(HostNews::Lost(lost_by(end, &ssh.words())));
+                    return;
+                }
+            };
+            match news {
+                News::Said(Notice::Gone) => break,
+                News::Said(notice) => self.tell(HostNews::Said(notice)),
+                News::Opened(Opening::Store, channel) => {
+                    tokio::spawn(tunnel::connect(self.store, channel));
+                }
+                News::Opened(Opening::Output { rank, stream }, channel) => {
+                    let (rank, receiver) = (Rank::new(rank), channel.receiver);
+                    self.tell(HostNews::Output {
+                        rank,
+                        stream,
+                        receiver,
+                    });
+                }
+                News::Lost(loss) => {
+                    let why = explain(&loss, &mut ssh).await;
+                    self.tell(HostNews::Lost(why));
+                    return;
+                }
+            }
+        }
+        // The agent has no more to say; its `ssh` ends with it.
+        ssh.release();
+        link.finish(SSH_END).await;
+        let _ = timeout(SSH_END, &mut ssh.end).await;
+        self.tell(HostNews::Said(Notice::Gone));
+    }
+
+    fn tell(&self, news: HostNews) {
+        let _ = self.post.send((self.host, news));
+    }
+}
+
+/// The end of `ssh` often says more than the end of the link.
+async fn explain(loss: &Loss, ssh: &mut Ssh) -> String {
+    match loss {
+        Loss::Silent => format!(
+            "no sign of life for {:.1} s; is the host down, suspended, or cut off from here?",
+            SILENCE.as_secs_f64()
+        ),
+        Loss::Broken(problem) => format!("the connection to its agent broke: {problem}"),
+        Loss::Closed => match timeout(SSH_END, &mut ssh.end).await {
+            Ok(Ok(end)) => lost_by(end, &ssh.words()),
+            _ => "its agent closed the connection".to_owned(),
+        },
+    }
+}
+
+/// In words, from how `ssh` ended: it passes the status of the agent on, or 255 for its own.
+fn lost_by(end: Outcome, words: &str) -> String {
+    let last = words.lines().rfind(|line| !line.trim().is_empty());
+    let quoted = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
+    match end {
+        Outcome::Killed(signal) => format!(
+            "the ssh that held its agent was killed by signal {signal} ({})",
+            messages::signal_name(signal)
+        ),
+        Outcome::Exited(255) => format!("the ssh connection to it broke{quoted}"),
+        Outcome::Exited(code) if code > 128 => format!(
+            "its agent was killed by signal {} ({})",
+            code - 128,
+            messages::signal_name(code - 128)
+        ),
+        Outcome::Exited(code) => format!("its agent ended with code {code}{quoted}"),
+    }
+}

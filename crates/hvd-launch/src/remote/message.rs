@@ -1,0 +1,105 @@
+//! What the driver and the agent of a host say to each other, in order of appearance.
+//!
+//! ```text
+//! agent   greeting line on standard output, with its version
+//! driver  Assignment, on standard input: all secrets and the whole environment
+//! agent   "back" or "here" on standard output: where the link is
+//!         ---- from here on over the link ----
+//! agent   Hello
+//! driver  Start
+//! agent   Started, or Failed
+//! agent   channels for output, and for connections of its ranks to the store
+//! agent   Ended, for every rank      driver  End, if the job has to end
+//! agent   Gone, when no process is left
+//! ```
+
+use std::{ffi::OsString, net::IpAddr, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::exec::{Outcome, Stream};
+
+/// How the agent's first line begins; its version follows. Whatever a login shell prints comes
+/// before it.
+pub(crate) const GREETING: &str = "horovod-agent ";
+
+/// Said by an agent that has reached the driver: the link is a connection of its own.
+pub(crate) const BACK: &str = "back";
+
+/// Said by an agent that has not: the link is its standard input and output.
+pub(crate) const HERE: &str = "here";
+
+/// What one host has to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Assignment {
+    /// Version of the driver, which has to be the agent's own.
+    pub(crate) version: String,
+    /// Number of this host in the job.
+    pub(crate) host: u32,
+    /// Name of this host in the job.
+    pub(crate) name: String,
+    /// The job's key in hexadecimal.
+    pub(crate) key: String,
+    /// Where the driver may be reached.
+    pub(crate) driver: Vec<IpAddr>,
+    /// The port there.
+    pub(crate) driver_port: u16,
+    /// The command and its arguments.
+    pub(crate) command: Vec<String>,
+    /// Where it is to run.
+    pub(crate) directory: PathBuf,
+    /// What of the driver's environment is passed on.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// The ranks of this host.
+    pub(crate) ranks: Vec<RankAssignment>,
+}
+
+/// One rank of a host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RankAssignment {
+    pub(crate) rank: u32,
+    /// What only this rank is told.
+    pub(crate) variables: Vec<(String, String)>,
+}
+
+/// From the driver to an agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Start the ranks, with these variables besides.
+    Start { variables: Vec<(String, String)> },
+    /// End the ranks.
+    End(Urgency),
+}
+
+/// How to end the ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Urgency {
+    /// Ask them.
+    Ask,
+    /// Do not ask them.
+    Kill,
+}
+
+/// From an agent to the driver.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Notice {
+    /// The agent is there.
+    Hello,
+    /// The ranks run; their process numbers.
+    Started { pids: Vec<(u32, i32)> },
+    /// The ranks could not be started.
+    Failed { code: i32, problem: String },
+    /// A rank has ended.
+    Ended { rank: u32, outcome: Outcome },
+    /// No process of the job is left on this host.
+    Gone,
+}
+
+/// What an agent opens a channel for.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Opening {
+    /// A stream of a rank, to the driver only.
+    Output { rank: u32, stream: Stream },
+    /// A connection to the job's key-value store.
+    Store,
+}

@@ -1,0 +1,321 @@
+//! Gets the agent of one host: starts `ssh`, hands over the assignment, reads the greeting, and
+//! opens the link. Everything that can go wrong is told in the words of `ssh/explain.rs`.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    process::{Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rustix::process::{Pid, Resource, Signal, getpid, getrlimit, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpStream, unix::pipe},
+    sync::oneshot,
+    time::{Duration, timeout},
+};
+
+use super::{
+    back::Door,
+    message::{Assignment, BACK, GREETING, HERE, Notice, Opening},
+    ssh::{self, SshOptions},
+};
+use crate::{
+    HostTrouble,
+    exec::{Outcome, Reaper, before_exec},
+    link::Link,
+};
+
+/// The most that is kept of what a login shell or `ssh` prints.
+const NOISE: usize = 16 << 10;
+
+/// How long an `ssh` that has closed its output may take to end.
+const SSH_END: Duration = Duration::from_secs(2);
+
+/// A host's agent, connected.
+pub(super) struct Summoned {
+    pub(super) link: AgentLink,
+    pub(super) ssh: Ssh,
+}
+
+/// A link to an agent.
+pub(super) type AgentLink = Link<Notice, Opening>;
+
+/// The `ssh` that holds an agent.
+pub(super) struct Ssh {
+    pub(super) pid: Pid,
+    /// How it ends.
+    pub(super) end: oneshot::Receiver<Outcome>,
+    has_ended: Arc<AtomicBool>,
+    words: Words,
+    /// Held open: its end tells the agent that the driver is gone.
+    leash: Option<pipe::Sender>,
+}
+
+/// What `ssh` and the login on the other side have said on stderr so far.
+#[derive(Clone, Default)]
+pub(super) struct Words(Arc<Mutex<Vec<u8>>>);
+
+impl Words {
+    fn add(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(bytes);
+        let excess = kept.len().saturating_sub(NOISE);
+        kept.drain(..excess);
+    }
+
+    /// As text.
+    pub(super) fn text(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+}
+
+impl Ssh {
+    /// What it has said.
+    pub(super) fn words(&self) -> String {
+        self.words.text()
+    }
+
+    /// Lets go of the agent, which ends then.
+    pub(super) fn release(&mut self) {
+        self.leash = None;
+    }
+
+    /// Ends it, whatever it does.
+    pub(super) fn kill(&self) {
+        if !self.has_ended.load(Ordering::Relaxed) {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Ssh {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// How to reach one host, and what its agent is to do.
+pub(super) struct Summons {
+    pub(super) assignment: Assignment,
+    /// The host for `ssh`, with a user if one was given.
+    pub(super) target: String,
+    pub(super) options: SshOptions,
+    pub(super) interpreter: String,
+}
+
+impl Summons {
+    /// Starts the agent and connects with it.
+    pub(super) async fn summon(
+        &self,
+        reaper: &Reaper,
+        door: &Door,
+    ) -> Result<Summoned, HostTrouble> {
+        let arrival = door.expect(self.assignment.host);
+        let (mut ssh, mut input, output) = self.start_ssh(reaper)?;
+        let mut output = BufReader::new(output);
+        let greeted = self.exchange_greetings(&mut input, &mut output).await;
+        let link = match greeted {
+            Ok(Greeted::Here) => Link::start(output, input),
+            Ok(Greeted::Back) => {
+                ssh.leash = Some(input);
+                self.link_of(arrival).await?
+            }
+            Err(Trouble::Explained(explanation)) => return Err(explanation),
+            Err(Trouble::Ended { noise }) => {
+                drop(input);
+                let end = timeout(SSH_END, &mut ssh.end).await;
+                let code = end.ok().and_then(Result::ok).map(Outcome::status);
+                let (target, options) = (&self.target, &self.options);
+                let explained = ssh::explain(target, options, code, &ssh.words(), &noise);
+                return Err(self.trouble(explained.what, explained.remedy));
+            }
+        };
+        Ok(Summoned { link, ssh })
+    }
+
+    fn start_ssh(
+        &self,
+        reaper: &Reaper,
+    ) -> Result<(Ssh, pipe::Sender, pipe::Receiver), HostTrouble> {
+        let words = ssh::command(&self.options, &self.target, &self.interpreter);
+        let (program, arguments) = words
+            .split_first()
+            .ok_or_else(|| self.cannot_start(&io::ErrorKind::NotFound.into()))?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        before_exec(&mut command, getpid(), getrlimit(Resource::Nofile));
+        let mut child = command.spawn().map_err(|error| self.cannot_start(&error))?;
+        let (sender, end) = oneshot::channel();
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| self.cannot_start(&io::ErrorKind::Other.into()))?;
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&has_ended);
+        reaper.watch(pid, move |outcome| {
+            flag.store(true, Ordering::Relaxed);
+            let _ = sender.send(outcome);
+        });
+        let streams = || -> io::Result<_> {
+            let taken = || io::Error::from(io::ErrorKind::BrokenPipe);
+            let stdin = OwnedFd::from(child.stdin.take().ok_or_else(taken)?);
+            let stdout = OwnedFd::from(child.stdout.take().ok_or_else(taken)?);
+            let stderr = OwnedFd::from(child.stderr.take().ok_or_else(taken)?);
+            Ok((
+                pipe::Sender::from_owned_fd(stdin)?,
+                pipe::Receiver::from_owned_fd(stdout)?,
+                pipe::Receiver::from_owned_fd(stderr)?,
+            ))
+        };
+        let (stdin, stdout, stderr) = { streams }().map_err(|error| self.cannot_start(&error))?;
+        let words = Words::default();
+        tokio::spawn(listen(stderr, words.clone()));
+        let ssh = Ssh {
+            pid,
+            end,
+            has_ended,
+            words,
+            leash: None,
+        };
+        Ok((ssh, stdin, stdout))
+    }
+
+    fn trouble(&self, what: String, remedy: String) -> HostTrouble {
+        HostTrouble {
+            host: self.assignment.name.clone(),
+            what,
+            remedy,
+        }
+    }
+
+    fn cannot_start(&self, error: &io::Error) -> HostTrouble {
+        self.trouble(
+            format!(
+                "cannot start `ssh` to reach host `{}`: {error}",
+                self.target
+            ),
+            "install an ssh client here, e.g. `apt-get install openssh-client`".to_owned(),
+        )
+    }
+
+    /// Waits for the agent's greeting, checks its version and hands over the assignment.
+    async fn exchange_greetings(
+        &self,
+        input: &mut pipe::Sender,
+        output: &mut BufReader<pipe::Receiver>,
+    ) -> Result<Greeted, Trouble> {
+        let mut noise = String::new();
+        let version = loop {
+            let line = next_line(output, &noise).await?;
+            if let Some(version) = line.strip_prefix(GREETING) {
+                break version.to_owned();
+            }
+            if noise.len() < NOISE {
+                noise.push_str(&line);
+                noise.push('\n');
+            }
+        };
+        if version != self.assignment.version {
+            return Err(Trouble::Explained(self.other_version(&version)));
+        }
+        let assignment = serde_json::to_vec(&self.assignment).unwrap_or_default();
+        let length = u32::try_from(assignment.len()).unwrap_or(u32::MAX);
+        let sent = async {
+            input.write_all(&length.to_le_bytes()).await?;
+            input.write_all(&assignment).await
+        };
+        sent.await.map_err(|_| Trouble::Ended {
+            noise: noise.clone(),
+        })?;
+        match next_line(output, &noise).await?.as_str() {
+            HERE => Ok(Greeted::Here),
+            BACK => Ok(Greeted::Back),
+            _ => Err(Trouble::Ended { noise }),
+        }
+    }
+
+    fn other_version(&self, version: &str) -> HostTrouble {
+        let ours = &self.assignment.version;
+        self.trouble(
+            format!(
+                "host `{}` has horovod {version}, this host has {ours}",
+                self.target
+            ),
+            format!("run `pip install horovod=={ours}` there"),
+        )
+    }
+
+    async fn link_of(
+        &self,
+        arrival: oneshot::Receiver<std::net::TcpStream>,
+    ) -> Result<AgentLink, HostTrouble> {
+        let lost = |problem: String| {
+            self.trouble(
+                format!(
+                    "the agent of host `{}` connected and was lost again: {problem}",
+                    self.target
+                ),
+                "try again".to_owned(),
+            )
+        };
+        let stream = arrival
+            .await
+            .map_err(|_| lost("the connection is gone".to_owned()))?;
+        let _ = stream.set_nodelay(true);
+        let stream = stream
+            .set_nonblocking(true)
+            .and_then(|()| TcpStream::from_std(stream))
+            .map_err(|error| lost(error.to_string()))?;
+        let (reader, writer) = stream.into_split();
+        Ok(Link::start(reader, writer))
+    }
+}
+
+enum Greeted {
+    Here,
+    Back,
+}
+
+enum Trouble {
+    /// Output ended without a greeting.
+    Ended { noise: String },
+    /// What is wrong is known already.
+    Explained(HostTrouble),
+}
+
+/// The next line of what the other side prints, without its end.
+async fn next_line(output: &mut BufReader<pipe::Receiver>, noise: &str) -> Result<String, Trouble> {
+    let mut line = Vec::new();
+    let limit = u64::try_from(NOISE).unwrap_or(u64::MAX);
+    let read = (&mut *output)
+        .take(limit)
+        .read_until(b'\n', &mut line)
+        .await;
+    if !matches!(read, Ok(length) if length > 0) {
+        return Err(Trouble::Ended {
+            noise: noise.to_owned(),
+        });
+    }
+    Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// Keeps what `ssh` says, so that it does not wait for us and can be quoted.
+async fn listen(mut stderr: pipe::Receiver, words: Words) {
+    let mut buffer = [0; 4096];
+    while let Ok(length) = stderr.read(&mut buffer).await {
+        if length == 0 {
+            break;
+        }
+        tracing::debug!(said = %String::from_utf8_lossy(&buffer[..length]), "ssh");
+        words.add(&buffer[..length]);
+    }
+}

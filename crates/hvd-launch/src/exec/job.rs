@@ -147,8 +147,11 @@ impl Job {
             placements,
             streams,
             course,
+            narrator,
             ..
         } = self;
+        // With it goes its voice; the sink ends when its own is the last one.
+        drop(narrator);
         let mut tails = streams.drain().await;
         let mut delivered = Ok(());
         match (course.cause(), results) {

@@ -5,7 +5,7 @@ mod hostfile;
 mod hosts;
 mod slots;
 
-pub use hostfile::parse_hostfile;
 pub use environment::{Meeting, Reach, environment, meeting_variables, passed_on, rank_variables};
+pub use hostfile::parse_hostfile;
 pub use hosts::{Host, SLOTS_LIMIT, parse_hosts};
 pub use slots::allocate;

@@ -1,0 +1,169 @@
+//! Files the job needs on a host: directory, program, script.
+
+use super::{Finding, HostAnswer, Job, Severity};
+use crate::remote::facts::{Content, Directory, HostFacts, Program, Script};
+
+pub(super) fn judge(
+    driver: &HostFacts,
+    hosts: &[HostAnswer<'_>],
+    host: &HostAnswer<'_>,
+    job: &Job<'_>,
+) -> Vec<Finding> {
+    // Without its directory a host cannot have the files in it either; one finding is enough.
+    if let Some(finding) = directory(host, job) {
+        return vec![finding];
+    }
+    let mut found = Vec::new();
+    found.extend(program(host));
+    found.extend(script(driver, hosts, host, job));
+    found
+}
+
+fn directory(host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
+    let (path, name) = (job.directory, host.name);
+    let (what, remedy) = match &host.facts.directory {
+        Directory::Present => return None,
+        Directory::Missing => (
+            format!("the working directory `{path}` does not exist there"),
+            format!(
+                "mount it there as it is here, or make it: ssh {name} mkdir -p {}",
+                quote(path)
+            ),
+        ),
+        Directory::SomethingElse => (
+            format!("the working directory `{path}` is a file there"),
+            format!("move that file away and mount or make the directory on {name}"),
+        ),
+        Directory::Closed(problem) => (
+            format!("the working directory `{path}` cannot be entered there: {problem}"),
+            format!(
+                "let {} enter it: ssh {name} ls -ld {}",
+                user(host.facts),
+                quote(path)
+            ),
+        ),
+    };
+    Some(host.finding(Severity::Fatal, what, remedy))
+}
+
+fn user(facts: &HostFacts) -> String {
+    match &facts.user {
+        Some(name) => format!("user {name}"),
+        None => format!("user {}", facts.uid),
+    }
+}
+
+fn program(host: &HostAnswer<'_>) -> Option<Finding> {
+    let (what, remedy) = match host.facts.program.as_ref()? {
+        Program::Found { .. } => return None,
+        Program::Missing { name } if name.contains('/') => (
+            format!("the command `{name}` does not exist there"),
+            format!("install it on {}, or give the path it has there", host.name),
+        ),
+        Program::Missing { name } => (
+            format!("the command `{name}` is not in the PATH of the ranks there"),
+            format!(
+                "install it on {}, or give its full path instead of `{name}`",
+                host.name
+            ),
+        ),
+        Program::NotExecutable { path } => (
+            format!("`{path}` may not be executed there"),
+            format!("ssh {} chmod +x {}", host.name, quote(path)),
+        ),
+    };
+    Some(host.finding(Severity::Fatal, what, remedy))
+}
+
+fn script(
+    driver: &HostFacts,
+    hosts: &[HostAnswer<'_>],
+    host: &HostAnswer<'_>,
+    job: &Job<'_>,
+) -> Option<Finding> {
+    let theirs = host.facts.script.as_ref()?;
+    match &theirs.content {
+        Content::Missing if Some(&theirs.name) == program_name(host) => None,
+        Content::Missing => Some(host.finding(
+            Severity::Fatal,
+            format!("the script `{}` does not exist there", theirs.name),
+            if is_missing_here(driver) {
+                "look at the path in the command: it does not exist here either".to_owned()
+            } else {
+                copy(host, theirs, job)
+            },
+        )),
+        Content::Unreadable(problem) => Some(host.finding(
+            Severity::Fatal,
+            format!(
+                "the script `{}` cannot be read there: {problem}",
+                theirs.name
+            ),
+            format!("let {} read it on {}", user(host.facts), host.name),
+        )),
+        Content::Sha256(hash) => {
+            let (whose, reference) = reference(driver, hosts)?;
+            (hash != reference).then(|| {
+                host.finding(
+                    Severity::Warning,
+                    format!(
+                        "the script `{}` is another one there: {} instead of {} {whose}",
+                        theirs.name,
+                        first_digits(hash),
+                        first_digits(reference)
+                    ),
+                    copy(host, theirs, job),
+                )
+            })
+        }
+        Content::Unhashed => None,
+    }
+}
+
+/// Its absence is found as a missing program already.
+fn program_name<'a>(host: &HostAnswer<'a>) -> Option<&'a String> {
+    match host.facts.program.as_ref()? {
+        Program::Missing { name } => Some(name),
+        _ => None,
+    }
+}
+
+/// The driver's script, or that of the first host that has one.
+fn reference<'a>(driver: &'a HostFacts, hosts: &[HostAnswer<'a>]) -> Option<(String, &'a String)> {
+    let hash = |facts: &'a HostFacts| match facts.script.as_ref()?.content {
+        Content::Sha256(ref hash) => Some(hash),
+        _ => None,
+    };
+    if let Some(own) = hash(driver) {
+        return Some(("here".to_owned(), own));
+    }
+    let mut others = hosts.iter();
+    others.find_map(|host| Some((format!("on {}", host.name), hash(host.facts)?)))
+}
+
+fn is_missing_here(driver: &HostFacts) -> bool {
+    let script = driver.script.as_ref();
+    script.is_some_and(|script| script.content == Content::Missing)
+}
+
+fn copy(host: &HostAnswer<'_>, script: &Script, job: &Job<'_>) -> String {
+    let path = std::path::Path::new(job.directory).join(&script.name);
+    let path = quote(&path.to_string_lossy());
+    format!(
+        "share the directory between the hosts, or copy it: rsync -a {path} {}:{path}",
+        host.name
+    )
+}
+
+fn first_digits(hash: &str) -> String {
+    hash.chars().take(8).collect()
+}
+
+/// A word as a shell takes it.
+fn quote(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -53,6 +53,19 @@ pub(crate) enum Container {
     Singularity,
 }
 
+impl Container {
+    /// Its name as people write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Kubernetes => "kubernetes",
+            Self::Singularity => "singularity",
+        }
+    }
+}
+
 pub(super) fn hostname() -> String {
     kernel_line("/proc/sys/kernel/hostname")
 }

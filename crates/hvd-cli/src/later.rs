@@ -3,20 +3,19 @@
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
-const LATER: [&str; 12] = [
-    "--binding-args",
+const ELASTIC: [&str; 9] = [
     "--blacklist-cooldown-range",
     "--elastic-timeout",
     "--host-discovery-script",
-    "--hostfile",
     "--max-np",
     "--max-num-proc",
     "--min-np",
     "--min-num-proc",
-    "--mpi-args",
     "--reset-limit",
     "--slots-per-host",
 ];
+
+const MPI: [&str; 4] = ["--binding-args", "--jsrun", "--mpi", "--mpi-args"];
 
 /// What to say instead of "unexpected argument", if the option is one of those to come.
 pub(crate) fn explain(error: &Error) -> Option<String> {
@@ -27,12 +26,18 @@ pub(crate) fn explain(error: &Error) -> Option<String> {
         return None;
     };
     let option = option.split('=').next()?;
-    LATER.contains(&option).then(|| refusal(option))
+    let is_known = ELASTIC.contains(&option) || MPI.contains(&option);
+    is_known.then(|| refusal(option))
 }
 
 /// What to say about an option that is to come.
 pub(crate) fn refusal(option: &str) -> String {
-    format!("`{option}` is an option of Horovod that this version does not have yet; leave it out")
+    let what = if ELASTIC.contains(&option) {
+        "elastic training"
+    } else {
+        "the MPI launchers"
+    };
+    format!("`{option}` comes with {what}, which this version does not have yet; leave it out")
 }
 
 #[cfg(test)]
@@ -49,7 +54,11 @@ mod tests {
 
     #[test]
     fn options_to_come_are_not_taken_for_the_beginning_of_others() {
-        for option in LATER {
+        for option in ELASTIC
+            .into_iter()
+            .chain(MPI)
+            .filter(|option| option.len() > 6)
+        {
             let mut options = Args::command();
             options.build();
             let mut longs = options.get_arguments().filter_map(clap::Arg::get_long);
@@ -63,8 +72,8 @@ mod tests {
     #[test]
     fn options_to_come_are_told_from_mistakes() {
         for line in [
-            "horovodrun --hostfile h x",
-            "horovodrun -hostfile h x",
+            "horovodrun --min-np 2 x",
+            "horovodrun --host-discovery-script ./hosts x",
             "horovodrun --mpi-args=a x",
         ] {
             assert!(
@@ -72,6 +81,8 @@ mod tests {
                 "{line}"
             );
         }
+        let elastic = explained("horovodrun --reset-limit 3 x").unwrap();
+        assert!(elastic.contains("comes with elastic training"), "{elastic}");
         assert_eq!(explained("horovodrun --hostfiles h x"), None);
         assert_eq!(explained("horovodrun -np x"), None);
     }

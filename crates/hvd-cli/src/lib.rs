@@ -74,6 +74,7 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
     if args.check_build {
         return show(&check_build::table(python.is_installed));
     }
+    let dry_run = args.dry_run;
     match Settings::resolve(args, environment, python.interpreter) {
         Ok(Settings {
             job,
@@ -84,9 +85,20 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
+            if dry_run {
+                return describe(&job);
+            }
             hvd_launch::launch(&job)
         }
         Err(error) => complain(&format!("{error:#}")),
+    }
+}
+
+/// `--dry-run`: the plan, and nothing else.
+fn describe(job: &hvd_launch::JobSpec) -> i32 {
+    match hvd_launch::describe(job) {
+        Ok(text) => show(&text),
+        Err(error) => complain(&error.to_string()),
     }
 }
 

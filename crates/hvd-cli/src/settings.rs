@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hvd_config::{Environment, WorkerConfig, is_set_by_launcher, name};
 use hvd_launch::{
     FunctionMode, HostKeys, JobSpec, OutputOptions, RemoteOptions, SshOptions, Stamp, Verbosity,
-    plan::{Host, allocate, parse_hosts},
+    plan::{Host, allocate, parse_hostfile, parse_hosts},
 };
 
 use crate::{
@@ -58,6 +58,7 @@ impl Settings {
             ensure!(!typed, later::refusal(option));
         }
         let hosts = hosts(&args)?;
+        check_advertised(&args, &hosts)?;
         ensure!(
             !args.command.is_empty(),
             "there is no command to run; put it last, e.g. `horovodrun -np 2 python train.py`"
@@ -82,7 +83,7 @@ impl Settings {
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
             start_timeout,
-            remote: remote(&args, interpreter, start_timeout),
+            remote: remote(&args, &environment, interpreter, start_timeout),
             directory: std::env::current_dir().context("the working directory is gone")?,
             verbosity: if args.verbose {
                 Verbosity::Verbose
@@ -114,6 +115,11 @@ impl Settings {
 
 /// The hosts as given, or this machine with as many slots as processes.
 fn hosts(args: &Args) -> Result<Vec<Host>> {
+    if let Some(file) = &args.hostfile {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the host file `{}`", file.display()))?;
+        return Ok(parse_hostfile(file, &text)?);
+    }
     match (&args.hosts, args.num_proc) {
         (Some(text), _) => Ok(parse_hosts(text)?),
         (None, Some(ranks)) => Ok(vec![Host {
@@ -127,24 +133,49 @@ fn hosts(args: &Args) -> Result<Vec<Host>> {
     }
 }
 
+/// Addresses can only be advertised for hosts of the job.
+fn check_advertised(args: &Args, hosts: &[Host]) -> Result<()> {
+    for (name, _) in &args.advertise {
+        let names: Vec<&str> = hosts.iter().map(Host::hostname).collect();
+        ensure!(
+            names.contains(&name.as_str()),
+            "--advertise names host `{name}`, which is not one of {}; write it as in `-H`",
+            names.join(", ")
+        );
+    }
+    Ok(())
+}
+
 /// How other hosts are reached.
-fn remote(args: &Args, interpreter: &str, start_timeout: Duration) -> RemoteOptions {
-    let interfaces = args.network_interfaces.as_deref().unwrap_or_default();
+fn remote(
+    args: &Args,
+    environment: &Environment,
+    interpreter: &str,
+    start_timeout: Duration,
+) -> RemoteOptions {
+    let interfaces = args.network_interfaces.iter();
     let interfaces = interfaces
-        .split(',')
-        .map(str::trim)
+        .map(|name| name.trim())
         .filter(|name| !name.is_empty());
+    let host_keys = match (args.ssh_strict, args.no_host_key_check) {
+        (true, _) => HostKeys::Strict,
+        (false, true) => HostKeys::Unchecked,
+        (false, false) => HostKeys::AcceptNew,
+    };
     RemoteOptions {
         ssh: SshOptions {
             port: args.ssh_port,
             identity: args.ssh_identity_file.clone(),
-            host_keys: HostKeys::AcceptNew,
+            host_keys,
             connect_timeout: start_timeout.min(SSH_TIMEOUT),
         },
         interpreter: interpreter.to_owned(),
+        rsh_agent: environment
+            .text("OMPI_MCA_plm_rsh_agent")
+            .map(str::to_owned),
         interfaces: interfaces.map(str::to_owned).collect(),
-        advertised: Vec::new(),
-        port_range: None,
+        advertised: args.advertise.clone(),
+        port_range: args.port_range,
     }
 }
 

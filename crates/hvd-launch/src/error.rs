@@ -133,6 +133,12 @@ pub enum Error {
         /// One or more.
         troubles: Vec<HostTrouble>,
     },
+    /// Some host does not reach some other.
+    #[error("the hosts do not all reach each other:\n{report}")]
+    Unreachable {
+        /// The matrix, the likely causes and what to do.
+        report: String,
+    },
     /// An agent could not start its ranks.
     #[error("host `{host}`: {problem}")]
     OnHost {

@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+mod describe;
 mod error;
 mod exec;
 mod link;
@@ -16,6 +17,7 @@ pub mod plan;
 mod remote;
 mod spec;
 
+pub use describe::describe;
 pub use error::{Error, HostTrouble, Result};
 pub use exec::{launch, serve_as_agent};
 pub use remote::{HostKeys, SshOptions};

@@ -88,6 +88,16 @@ pub(crate) fn ending_after_loss(host: &str, why: &str) -> String {
     format!("host {host} was lost: {why}; ending the other ranks")
 }
 
+/// Something that is not right, but does not hinder the job.
+pub(crate) fn finding(what: &str, remedy: &str) -> String {
+    format!("{what}; {remedy}")
+}
+
+/// Which host uses which address, for the curious.
+pub(crate) fn reachability(matrix: &str) -> String {
+    format!("addresses, from row to column:\n{}", matrix.trim_end())
+}
+
 /// What the driver waits for while agents are on their way.
 pub(crate) fn awaiting(hosts: &[String]) -> String {
     const SHOWN: usize = 3;

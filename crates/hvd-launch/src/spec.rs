@@ -39,6 +39,8 @@ pub struct JobSpec {
 pub struct RemoteOptions {
     /// What the user said about ssh.
     pub ssh: SshOptions,
+    /// The command that stands in for ssh, as Kubeflow sets it in `OMPI_MCA_plm_rsh_agent`.
+    pub rsh_agent: Option<String>,
     /// The Python that runs here, tried first on other hosts.
     pub interpreter: String,
     /// Network interfaces to use, if not all.

@@ -7,7 +7,7 @@
 //!   killed [`LAST_CHANCE`] later.
 //! - `AGENT-3` it ends when no process of the job is left on its host.
 
-use std::{collections::HashSet, ffi::OsString, io, path::Path, time::Duration};
+use std::{collections::HashSet, ffi::OsString, io, path::Path, thread, time::Duration};
 
 use hvd_rendezvous::JobKey;
 use hvd_types::Rank;
@@ -15,16 +15,18 @@ use rustix::process::Signal;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
 
 use super::{
     back,
+    facts::{self, HostFacts, Question},
     message::{Assignment, BACK, GREETING, HERE, Notice, Opening, Order, Urgency},
+    probe::ProbePort,
     stdio::{self, Input, Output},
-    tunnel,
+    survey, tunnel,
 };
 use crate::{
     Error, Result,
@@ -40,6 +42,9 @@ const ASSIGNMENT: Duration = Duration::from_secs(60);
 
 /// The most bytes an assignment may have.
 const ASSIGNMENT_LIMIT: u32 = 64 << 20;
+
+/// How long a host may take to say what it is.
+const FACTS: Duration = Duration::from_secs(10);
 
 /// How long ranks may take to end once nobody is there any more to see it.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
@@ -71,10 +76,48 @@ pub(crate) async fn serve(interrupts: &mut Interrupts, key_file: &Path) -> Resul
         .await
         .map_err(&failed)?;
     let key_file = KeyFile::create(key_file, &key)?;
-    Agent::new(assignment, link, key_file)
+    let probe_port = ProbePort::open(assignment.port_range, &key, assignment.host)?;
+    let facts = look_around(&assignment).await?;
+    link.outgoing().say(&Notice::Hello {
+        probe_port: probe_port.number(),
+        facts: Box::new(facts),
+    });
+    let secrets = Secrets {
+        key,
+        key_file,
+        probe_port: Some(probe_port),
+    };
+    Agent::new(assignment, link, secrets)
         .await?
         .run(interrupts, leash)
         .await
+}
+
+/// What an agent needs the job's key for.
+struct Secrets {
+    key: JobKey,
+    key_file: KeyFile,
+    /// Closed before ranks start, which may want its number.
+    probe_port: Option<ProbePort>,
+}
+
+/// Gathers facts, on a thread of its own: a file system that is gone holds up whoever asks for it.
+async fn look_around(assignment: &Assignment) -> Result<HostFacts> {
+    let own = std::env::vars_os();
+    let all = own.chain(assignment.environment.iter().cloned());
+    let question = Question {
+        directory: assignment.directory.to_string_lossy().into_owned(),
+        command: assignment.command.clone(),
+        environment: all
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect(),
+    };
+    let (sender, facts) = oneshot::channel();
+    thread::spawn(move || sender.send(facts::gather(&question)));
+    let facts = timeout(FACTS, facts).await;
+    facts.ok().and_then(Result::ok).ok_or_else(|| {
+        Error::system("look at the working directory")(io::ErrorKind::TimedOut.into())
+    })
 }
 
 async fn read_assignment(input: &mut Input) -> io::Result<Option<Assignment>> {
@@ -114,7 +157,7 @@ struct Agent {
     link: DriverLink,
     /// Where the ranks of this host find the store.
     store: TcpListener,
-    key_file: KeyFile,
+    secrets: Secrets,
     reaper: Reaper,
     crew: Crew,
     ends: (
@@ -139,7 +182,7 @@ enum Phase {
 }
 
 impl Agent {
-    async fn new(assignment: Assignment, link: DriverLink, key_file: KeyFile) -> Result<Self> {
+    async fn new(assignment: Assignment, link: DriverLink, secrets: Secrets) -> Result<Self> {
         let store = TcpListener::bind("127.0.0.1:0")
             .await
             .map_err(Error::system("open a port for the ranks of this host"))?;
@@ -147,7 +190,7 @@ impl Agent {
             assignment,
             link,
             store,
-            key_file,
+            secrets,
             reaper: Reaper::start()?,
             crew: Crew::default(),
             ends: mpsc::unbounded_channel(),
@@ -158,7 +201,6 @@ impl Agent {
     }
 
     async fn run(mut self, interrupts: &mut Interrupts, leash: Option<Input>) -> Result<i32> {
-        self.link.outgoing().say(&Notice::Hello);
         let mut rounds = self.reaper.rounds();
         let leash = end_of(leash);
         tokio::pin!(leash);
@@ -207,7 +249,12 @@ impl Agent {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Start { variables } => self.start(variables),
+            Order::Probe(targets) => {
+                let outgoing = self.link.outgoing().clone();
+                let tell = move |target, result| outgoing.say(&Notice::Probed { target, result });
+                return survey::probe_all(targets, &self.secrets.key, tell);
+            }
+            Order::Start { variables } => self.start(&variables),
             Order::End(Urgency::Ask) => self.signal(Signal::TERM),
             Order::End(Urgency::Kill) => self.signal(Signal::KILL),
         }
@@ -221,8 +268,9 @@ impl Agent {
         self.crew.signal_everything(signal, &HashSet::new());
     }
 
-    fn start(&mut self, variables: Vec<(String, String)>) {
-        let notice = match self.try_start(&variables) {
+    fn start(&mut self, variables: &[(String, String)]) {
+        self.secrets.probe_port = None;
+        let notice = match self.try_start(variables) {
             Ok(()) => Notice::Started {
                 pids: self
                     .crew
@@ -248,7 +296,7 @@ impl Agent {
             .map_err(Error::system("open a port for the ranks of this host"))?;
         let meeting = meeting_variables(Meeting {
             address,
-            key_file: self.key_file.path(),
+            key_file: self.secrets.key_file.path(),
         });
         let tasks: Vec<RankTask> = self.tasks(variables, &meeting);
         let Assignment {

@@ -1,22 +1,31 @@
-//! From the plan to hosts that are ready: which of them are elsewhere, their agents, and how their
-//! ranks will reach each other. The phases `resolve`, `agents` and `reachability` of a start.
+//! From the plan to hosts that are ready: which of them are elsewhere, their agents, whether they are
+//! fit for the job, and how their ranks will reach each other. The phases `resolve`, `agents`,
+//! `versions` and `reachability` of a start.
 
 use std::net::{IpAddr, SocketAddr};
 
+use hvd_config::name;
 use hvd_rendezvous::JobKey;
 use hvd_types::Placement;
+use tokio::time::timeout_at;
 
 use super::{
     Fleet,
     back::Door,
+    facts::{self, HostFacts, Question},
+    findings::{self, Finding, HostAnswer, Job, Severity},
+    fleet::Greeting,
     message::{Assignment, RankAssignment},
-    resolve::{Resolved, own_addresses, resolve},
+    probe::ProbePort,
+    resolve::{Resolved, resolve},
     summon::Summons,
+    survey::{Site, Thoroughness, survey},
 };
 use crate::{
-    JobSpec, Result,
+    Error, HostTrouble, JobSpec, Result,
     exec::{Narrator, Reaper, StartClock},
-    plan::{Reach, passed_on, rank_variables},
+    messages,
+    plan::{Reach, Reachability, Rules, passed_on, rank_variables},
 };
 
 /// What is needed to get the hosts of a job ready.
@@ -46,41 +55,54 @@ struct Member {
     resolved: Resolved,
 }
 
+/// The number of each member's site: further names of this machine mean the same site.
+fn site_numbers(members: &[Member]) -> Vec<u32> {
+    let (mut numbers, mut home) = (0.., None);
+    let mut next = || numbers.next().unwrap_or(u32::MAX);
+    let number = |member: &Member| {
+        if member.resolved.is_local {
+            *home.get_or_insert_with(&mut next)
+        } else {
+            next()
+        }
+    };
+    members.iter().map(number).collect()
+}
+
 impl Expedition<'_> {
     /// Gets all hosts ready.
     pub(crate) async fn set_out(&self, clock: &mut StartClock) -> Result<Mustered> {
         let members = self.members().await?;
         self.narrator.phase(clock, "resolve")?;
-        let (local, remote): (Vec<Member>, Vec<Member>) = members
-            .into_iter()
-            .partition(|member| member.resolved.is_local);
-        let local: Vec<Placement> = local
-            .into_iter()
-            .flat_map(|member| member.placements)
+        let is_local = |member: &&Member| member.resolved.is_local;
+        let local: Vec<Placement> = members
+            .iter()
+            .filter(is_local)
+            .flat_map(|member| member.placements.clone())
             .collect();
-        if remote.is_empty() {
+        if members.iter().all(|member| is_local(&member)) {
             return Ok(Mustered {
                 local,
                 variables: Vec::new(),
                 fleet: None,
             });
         }
-        let door = Door::open(self.key)?;
-        let addresses: Vec<IpAddr> = own_addresses()?
-            .into_iter()
-            .filter(|address| !address.is_loopback())
-            .collect();
-        let summons = remote
-            .iter()
-            .zip(0..)
-            .map(|(member, host)| self.summons(member, host, &addresses, door.port()))
-            .collect();
-        let deadline = clock.deadline().into();
-        let fleet = Fleet::muster(summons, door, self.store, self.reaper, deadline, |_| ()).await?;
+        // Before the limit of open files is raised, which is not the one ranks get.
+        let own_facts = facts::gather(&self.question());
+        let mut fleet = self.call_agents(&members, &own_facts, clock).await?;
         self.narrator.phase(clock, "agents")?;
+        let deadline = clock.deadline().into();
+        let greetings = timeout_at(deadline, fleet.greetings()).await;
+        let greetings = greetings.map_err(|_| clock.overrun("agents"))??;
+        self.judge(&members, &own_facts, &greetings)?;
+        self.narrator.phase(clock, "versions")?;
+        let variables = self
+            .find_routes(&members, own_facts, greetings, &mut fleet)
+            .await?;
+        self.narrator.phase(clock, "reachability")?;
         Ok(Mustered {
             local,
-            variables: Vec::new(),
+            variables,
             fleet: Some(fleet),
         })
     }
@@ -108,6 +130,40 @@ impl Expedition<'_> {
         Ok(names.into_iter().zip(resolved).map(member).collect())
     }
 
+    fn question(&self) -> Question {
+        let environment = self.spec.inherited.iter();
+        let environment = environment.filter_map(|(name, value)| {
+            Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+        });
+        Question {
+            directory: self.spec.directory.to_string_lossy().into_owned(),
+            command: self.spec.command.clone(),
+            environment: environment.collect(),
+        }
+    }
+
+    async fn call_agents(
+        &self,
+        members: &[Member],
+        own: &HostFacts,
+        clock: &StartClock,
+    ) -> Result<Fleet> {
+        let door = Door::open(self.key)?;
+        let addresses = own.interfaces.iter();
+        let addresses: Vec<IpAddr> = addresses
+            .filter(|interface| interface.up && !interface.loopback)
+            .map(|interface| interface.address)
+            .collect();
+        let summons = members
+            .iter()
+            .zip(site_numbers(members))
+            .filter(|(member, _)| !member.resolved.is_local)
+            .map(|(member, site)| self.summons(member, site, &addresses, door.port()))
+            .collect();
+        let deadline = clock.deadline().into();
+        Fleet::muster(summons, door, self.store, self.reaper, deadline, |_| ()).await
+    }
+
     /// The host as `ssh` wants it.
     fn ssh_target(&self, name: &str) -> String {
         let mut hosts = self.spec.hosts.iter();
@@ -115,7 +171,7 @@ impl Expedition<'_> {
         host.map_or(name, |host| &host.name).to_owned()
     }
 
-    fn summons(&self, member: &Member, host: u32, addresses: &[IpAddr], port: u16) -> Summons {
+    fn summons(&self, member: &Member, site: u32, addresses: &[IpAddr], port: u16) -> Summons {
         let JobSpec {
             command,
             directory,
@@ -130,7 +186,7 @@ impl Expedition<'_> {
         };
         let assignment = Assignment {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            host,
+            host: site,
             name: member.name.clone(),
             key: self.key.to_hex(),
             driver: addresses.to_vec(),
@@ -138,13 +194,167 @@ impl Expedition<'_> {
             command: command.clone(),
             directory: directory.clone(),
             environment: passed_on(inherited, Reach::OtherHost).collect(),
+            port_range: remote.port_range,
             ranks: member.placements.iter().map(rank).collect(),
         };
         Summons {
             assignment,
             target: self.ssh_target(&member.name),
-            options: remote.ssh.clone(),
-            interpreter: remote.interpreter.clone(),
+            options: remote.clone(),
         }
+    }
+
+    /// Compares the hosts; what makes the job impossible ends it here.
+    fn judge(&self, members: &[Member], own: &HostFacts, greetings: &[Greeting]) -> Result<()> {
+        let mut greetings = greetings.iter();
+        let answer = |member: &'_ Member| {
+            let greeting = (!member.resolved.is_local)
+                .then(|| greetings.next())
+                .flatten();
+            (member.name.clone(), member.placements.len(), greeting)
+        };
+        let answers: Vec<_> = members.iter().map(answer).collect();
+        let answers: Vec<HostAnswer<'_>> = answers
+            .iter()
+            .map(|(name, slots, greeting)| HostAnswer {
+                name,
+                slots: u32::try_from(*slots).unwrap_or(u32::MAX),
+                facts: greeting.map_or(own, |greeting| &greeting.facts),
+                extra: None,
+                heard: greeting.map(|greeting| greeting.heard),
+            })
+            .collect();
+        let directory = self.spec.directory.to_string_lossy();
+        let job = Job {
+            ranks: u32::try_from(self.spec.placements.len()).unwrap_or(u32::MAX),
+            directory: &directory,
+        };
+        let (fatal, passable): (Vec<Finding>, Vec<Finding>) =
+            findings::compare(own, &answers, &job)
+                .into_iter()
+                .partition(|finding| finding.severity == Severity::Fatal);
+        for finding in passable {
+            let line = messages::finding(&finding.what, &finding.remedy);
+            match finding.severity {
+                Severity::Warning => self.narrator.announce(line),
+                _ => self.narrator.tell(|| line),
+            }
+        }
+        if fatal.is_empty() {
+            return Ok(());
+        }
+        let trouble = |finding: Finding| HostTrouble {
+            host: finding.host,
+            what: finding.what,
+            remedy: finding.remedy,
+        };
+        Err(Error::Hosts {
+            troubles: fatal.into_iter().map(trouble).collect(),
+        })
+    }
+
+    /// Has all hosts try each other, and tells the ranks of each what to use: those of this host by
+    /// the result, those of others through the fleet.
+    async fn find_routes(
+        &self,
+        members: &[Member],
+        own_facts: HostFacts,
+        greetings: Vec<Greeting>,
+        fleet: &mut Fleet,
+    ) -> Result<Vec<(String, String)>> {
+        let remote = &self.spec.remote;
+        let mut numbered = members.iter().zip(site_numbers(members));
+        let home_port = numbered
+            .find(|(member, _)| member.resolved.is_local)
+            .map(|(_, site)| ProbePort::open(remote.port_range, self.key, site))
+            .transpose()?;
+        let sites = self.sites(members, own_facts, greetings, home_port.as_ref());
+        let rules = Rules {
+            interfaces: remote.interfaces.clone(),
+            port_range: remote.port_range,
+        };
+        let found = survey(&sites, fleet, self.key, &rules, Thoroughness::Enough).await?;
+        if !found.is_complete() {
+            return Err(Error::Unreachable {
+                report: found.report(),
+            });
+        }
+        self.narrator
+            .tell(|| messages::reachability(&found.matrix()));
+        let mut own_variables = Vec::new();
+        for (from, site) in sites.iter().enumerate() {
+            let variables = self.variables(from, &sites, members, &found);
+            match site.agent {
+                Some(agent) => fleet.host_mut(agent).variables = variables,
+                None => own_variables = variables,
+            }
+        }
+        Ok(own_variables)
+    }
+
+    /// The hosts that have to reach each other. Further names of this machine are left out: they
+    /// mean the same site.
+    fn sites(
+        &self,
+        members: &[Member],
+        own_facts: HostFacts,
+        greetings: Vec<Greeting>,
+        home: Option<&ProbePort>,
+    ) -> Vec<Site> {
+        let mut greetings = greetings.into_iter().enumerate();
+        let mut own_facts = Some(own_facts);
+        let mut sites = Vec::new();
+        for member in members {
+            let (facts, probe_port, agent) = if member.resolved.is_local {
+                let Some(facts) = own_facts.take() else {
+                    continue;
+                };
+                (facts, home.map_or(0, ProbePort::number), None)
+            } else {
+                let Some((agent, greeting)) = greetings.next() else {
+                    continue;
+                };
+                (greeting.facts, greeting.probe_port, Some(agent))
+            };
+            let advertised = self.spec.remote.advertised.iter();
+            sites.push(Site {
+                name: member.name.clone(),
+                facts,
+                probe_port,
+                resolved: member.resolved.addresses.clone(),
+                advertised: advertised
+                    .filter(|(name, _)| *name == member.name)
+                    .map(|(_, address)| *address)
+                    .collect(),
+                agent,
+            });
+        }
+        sites
+    }
+
+    /// What the ranks at `from` are told about the others.
+    fn variables(
+        &self,
+        from: usize,
+        sites: &[Site],
+        members: &[Member],
+        found: &Reachability,
+    ) -> Vec<(String, String)> {
+        let home = sites.iter().position(|site| site.agent.is_none());
+        let mut routes = Vec::new();
+        for member in members {
+            let to = match sites.iter().position(|site| site.name == member.name) {
+                Some(to) => Some(to),
+                None => home,
+            };
+            if let Some(address) = to.and_then(|to| found.address(from, to)) {
+                routes.push(format!("{}={address}", member.name));
+            }
+        }
+        let mut variables = vec![(name::HOST_ADDRESSES.to_owned(), routes.join(","))];
+        if let Some((first, last)) = self.spec.remote.port_range {
+            variables.push((name::PORT_RANGE.to_owned(), format!("{first}-{last}")));
+        }
+        variables
     }
 }

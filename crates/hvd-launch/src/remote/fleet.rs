@@ -16,7 +16,10 @@ use tokio::{
 
 use super::{
     back::Door,
-    message::{Notice, Opening, Order, Urgency},
+    facts::{self, HostFacts},
+    findings::Heard,
+    message::{Notice, Opening, Order, ProbeTarget, Urgency},
+    probe::ProbeFailure,
     ssh,
     summon::{AgentLink, Ssh, Summoned, Summons},
     tunnel,
@@ -57,6 +60,20 @@ pub(crate) struct Fleet {
     early: VecDeque<(usize, HostNews)>,
 }
 
+/// How a host has introduced itself.
+pub(super) struct Greeting {
+    pub(super) probe_port: u16,
+    pub(super) facts: HostFacts,
+    pub(super) heard: Heard,
+}
+
+/// A host's answer about one address.
+pub(super) struct Probed {
+    pub(super) host: usize,
+    pub(super) target: ProbeTarget,
+    pub(super) result: Result<Duration, ProbeFailure>,
+}
+
 /// One host with its agent.
 #[derive(Debug)]
 pub(crate) struct RemoteHost {
@@ -67,13 +84,15 @@ pub(crate) struct RemoteHost {
     /// What all of its ranks are told besides.
     pub(crate) variables: Vec<(String, String)>,
     outgoing: Outgoing,
+    /// When it was told what to do.
+    assigned: Instant,
     ssh: i32,
     /// Whether anything more may be heard of it.
     pub(crate) is_over: bool,
 }
 
 impl Fleet {
-    /// Calls all agents; every one of them has said hello when this returns.
+    /// Calls all agents; every one of them is connected when this returns.
     pub(super) async fn muster(
         summons: Vec<Summons>,
         door: Door,
@@ -98,6 +117,7 @@ impl Fleet {
                 name,
                 running,
                 variables: Vec::new(),
+                assigned: ssh.assigned,
                 outgoing: link.outgoing().clone(),
                 ssh: ssh.pid.as_raw_pid(),
                 is_over: false,
@@ -137,6 +157,60 @@ impl Fleet {
         }
     }
 
+    /// Waits until every host has said hello.
+    pub(super) async fn greetings(&mut self) -> Result<Vec<Greeting>> {
+        let mut greetings: Vec<Option<Greeting>> = self.hosts.iter().map(|_| None).collect();
+        while greetings.iter().any(Option::is_none) {
+            match self.fresh().await {
+                (host, HostNews::Said(Notice::Hello { probe_port, facts })) => {
+                    let heard = Heard {
+                        clock: facts::now(),
+                        round_trip: self.hosts[host].assigned.elapsed(),
+                    };
+                    greetings[host] = Some(Greeting {
+                        probe_port,
+                        facts: *facts,
+                        heard,
+                    });
+                }
+                (host, HostNews::Lost(problem)) => return Err(self.lost(host, problem)),
+                other => self.early.push_back(other),
+            }
+        }
+        Ok(greetings.into_iter().flatten().collect())
+    }
+
+    /// Has a host try addresses of others; its answers come as news.
+    pub(super) fn order_probes(&self, host: usize, targets: Vec<ProbeTarget>) {
+        self.hosts[host].outgoing.say(&Order::Probe(targets));
+    }
+
+    /// The next answer of any host to an order to try addresses.
+    pub(super) async fn next_probed(&mut self) -> Result<Probed> {
+        loop {
+            match self.fresh().await {
+                (host, HostNews::Said(Notice::Probed { target, result })) => {
+                    return Ok(Probed {
+                        host,
+                        target,
+                        result,
+                    });
+                }
+                (host, HostNews::Lost(problem)) => return Err(self.lost(host, problem)),
+                other => self.early.push_back(other),
+            }
+        }
+    }
+
+    fn lost(&self, host: usize, problem: String) -> Error {
+        let host = self.hosts[host].name.clone();
+        Error::OnHost {
+            host,
+            problem,
+            code: 1,
+        }
+    }
+
     /// Has all hosts start their ranks; returns the process number of each.
     pub(crate) async fn start_ranks(&mut self) -> Result<Vec<(Rank, i32)>> {
         for host in &self.hosts {
@@ -159,14 +233,7 @@ impl Fleet {
                         code,
                     });
                 }
-                HostNews::Lost(problem) => {
-                    let host = self.hosts[host].name.clone();
-                    return Err(Error::OnHost {
-                        host,
-                        problem,
-                        code: 1,
-                    });
-                }
+                HostNews::Lost(problem) => return Err(self.lost(host, problem)),
                 // What comes early, a rank's output or its end, is for whoever listens next.
                 other => self.early.push_back((host, other)),
             }
@@ -242,7 +309,7 @@ fn no_answer(summons: &Summons) -> HostTrouble {
         what: format!("host `{target}` did not answer in time"),
         remedy: format!(
             "try `{} true`; if it works but is slow, allow more with --start-timeout",
-            ssh::by_hand(&summons.options, target)
+            ssh::by_hand(&summons.options.ssh, target)
         ),
     }
 }

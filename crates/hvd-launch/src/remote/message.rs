@@ -5,7 +5,8 @@
 //! driver  Assignment, on standard input: all secrets and the whole environment
 //! agent   "back" or "here" on standard output: where the link is
 //!         ---- from here on over the link ----
-//! agent   Hello
+//! agent   Hello, with what it knows of its host
+//! driver  Probe                      agent   Probed, for every address
 //! driver  Start
 //! agent   Started, or Failed
 //! agent   channels for output, and for connections of its ranks to the store
@@ -13,10 +14,16 @@
 //! agent   Gone, when no process is left
 //! ```
 
-use std::{ffi::OsString, net::IpAddr, path::PathBuf};
+use std::{
+    ffi::OsString,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
+use super::{facts::HostFacts, probe::ProbeFailure};
 use crate::exec::{Outcome, Stream};
 
 /// How the agent's first line begins; its version follows. Whatever a login shell prints comes
@@ -50,6 +57,8 @@ pub(crate) struct Assignment {
     pub(crate) directory: PathBuf,
     /// What of the driver's environment is passed on.
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// First and last of the ports that may be listened on, if not any.
+    pub(crate) port_range: Option<(u16, u16)>,
     /// The ranks of this host.
     pub(crate) ranks: Vec<RankAssignment>,
 }
@@ -65,10 +74,20 @@ pub(crate) struct RankAssignment {
 /// From the driver to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
+    /// Try these addresses.
+    Probe(Vec<ProbeTarget>),
     /// Start the ranks, with these variables besides.
     Start { variables: Vec<(String, String)> },
     /// End the ranks.
     End(Urgency),
+}
+
+/// An address of another host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct ProbeTarget {
+    /// Number of the host that should answer.
+    pub(crate) host: u32,
+    pub(crate) address: SocketAddr,
 }
 
 /// How to end the ranks.
@@ -83,8 +102,16 @@ pub(crate) enum Urgency {
 /// From an agent to the driver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Notice {
-    /// The agent is there.
-    Hello,
+    /// The agent is there; where others may probe its host, and what it knows of it.
+    Hello {
+        probe_port: u16,
+        facts: Box<HostFacts>,
+    },
+    /// The answer of one address, or why there is none.
+    Probed {
+        target: ProbeTarget,
+        result: Result<Duration, ProbeFailure>,
+    },
     /// The ranks run; their process numbers.
     Started { pids: Vec<(u32, i32)> },
     /// The ranks could not be started.

@@ -4,20 +4,36 @@
 //! starts and watches the host's ranks and speaks with the driver over one link (`crate::link`,
 //! `message.rs`). `expedition.rs` gets all hosts ready; `fleet.rs` is all the driver knows of its
 //! agents from then on.
+//!
+//! [`facts`] is what a host says about itself, [`probe`] tries addresses between hosts, `survey.rs`
+//! has all hosts do so, [`findings`] compares the answers, [`doctor`] shows them.
 
 mod agent;
 mod back;
+#[cfg_attr(not(test), expect(dead_code, reason = "called by the doctor"))]
+mod doctor;
 mod expedition;
+mod facts;
+mod findings;
 mod fleet;
+mod interfaces;
 mod message;
+mod probe;
 mod resolve;
 mod ssh;
 mod stdio;
+mod subprocess;
 mod summon;
+mod survey;
+mod table;
+mod text;
 mod tunnel;
 
 pub(crate) use agent::serve as serve_agent;
 pub(crate) use expedition::Expedition;
 pub(crate) use fleet::{Fleet, HostNews};
 pub(crate) use message::{Notice, Urgency};
+pub(crate) use resolve::{Resolved, resolve};
+pub(crate) use ssh::quote;
 pub use ssh::{HostKeys, SshOptions};
+pub(crate) use summon::ssh_words;

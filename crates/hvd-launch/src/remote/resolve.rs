@@ -10,6 +10,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::timeout};
 
+use super::interfaces::interfaces;
 use crate::{Error, Result};
 
 /// How long a name server may take.
@@ -81,21 +82,9 @@ fn look_up(name: &str) -> oneshot::Receiver<Vec<IpAddr>> {
 }
 
 /// The addresses of this machine.
-pub(crate) fn own_addresses() -> Result<HashSet<IpAddr>> {
-    let all = nix::ifaddrs::getifaddrs()
-        .map_err(|error| Error::system("list the network interfaces")(error.into()))?;
-    let addresses = all.filter_map(|interface| {
-        let address = interface.address?;
-        let v4 = address
-            .as_sockaddr_in()
-            .map(|address| IpAddr::V4(address.ip()));
-        v4.or_else(|| {
-            address
-                .as_sockaddr_in6()
-                .map(|address| IpAddr::V6(address.ip()))
-        })
-    });
-    Ok(addresses.collect())
+fn own_addresses() -> Result<HashSet<IpAddr>> {
+    let all = interfaces().map_err(Error::system("list the network interfaces"))?;
+    Ok(all.into_iter().map(|interface| interface.address).collect())
 }
 
 #[cfg(test)]

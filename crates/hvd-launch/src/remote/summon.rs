@@ -2,6 +2,7 @@
 //! opens the link. Everything that can go wrong is told in the words of `ssh/explain.rs`.
 
 use std::{
+    ffi::OsString,
     io,
     os::fd::OwnedFd,
     process::{Command, Stdio},
@@ -16,16 +17,16 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpStream, unix::pipe},
     sync::oneshot,
-    time::{Duration, timeout},
+    time::{Duration, Instant, timeout},
 };
 
 use super::{
     back::Door,
     message::{Assignment, BACK, GREETING, HERE, Notice, Opening},
-    ssh::{self, SshOptions},
+    ssh,
 };
 use crate::{
-    HostTrouble,
+    HostTrouble, RemoteOptions,
     exec::{Outcome, Reaper, before_exec},
     link::Link,
 };
@@ -51,6 +52,8 @@ pub(super) struct Ssh {
     /// How it ends.
     pub(super) end: oneshot::Receiver<Outcome>,
     has_ended: Arc<AtomicBool>,
+    /// When the agent was told what to do.
+    pub(super) assigned: Instant,
     words: Words,
     /// Held open: its end tells the agent that the driver is gone.
     leash: Option<pipe::Sender>,
@@ -105,8 +108,18 @@ pub(super) struct Summons {
     pub(super) assignment: Assignment,
     /// The host for `ssh`, with a user if one was given.
     pub(super) target: String,
-    pub(super) options: SshOptions,
-    pub(super) interpreter: String,
+    pub(super) options: RemoteOptions,
+}
+
+/// Program and arguments that start an agent on a host, here or on Kubeflow.
+pub(crate) fn ssh_words(options: &RemoteOptions, target: &str) -> Vec<OsString> {
+    let RemoteOptions {
+        ssh,
+        interpreter,
+        rsh_agent,
+        ..
+    } = options;
+    ssh::command_through(rsh_agent.as_deref(), ssh, target, interpreter)
 }
 
 impl Summons {
@@ -120,6 +133,7 @@ impl Summons {
         let (mut ssh, mut input, output) = self.start_ssh(reaper)?;
         let mut output = BufReader::new(output);
         let greeted = self.exchange_greetings(&mut input, &mut output).await;
+        ssh.assigned = Instant::now();
         let link = match greeted {
             Ok(Greeted::Here) => Link::start(output, input),
             Ok(Greeted::Back) => {
@@ -131,7 +145,7 @@ impl Summons {
                 drop(input);
                 let end = timeout(SSH_END, &mut ssh.end).await;
                 let code = end.ok().and_then(Result::ok).map(Outcome::status);
-                let (target, options) = (&self.target, &self.options);
+                let (target, options) = (&self.target, &self.options.ssh);
                 let explained = ssh::explain(target, options, code, &ssh.words(), &noise);
                 return Err(self.trouble(explained.what, explained.remedy));
             }
@@ -143,7 +157,7 @@ impl Summons {
         &self,
         reaper: &Reaper,
     ) -> Result<(Ssh, pipe::Sender, pipe::Receiver), HostTrouble> {
-        let words = ssh::command(&self.options, &self.target, &self.interpreter);
+        let words = ssh_words(&self.options, &self.target);
         let (program, arguments) = words
             .split_first()
             .ok_or_else(|| self.cannot_start(&io::ErrorKind::NotFound.into()))?;
@@ -183,6 +197,7 @@ impl Summons {
             pid,
             end,
             has_ended,
+            assigned: Instant::now(),
             words,
             leash: None,
         };

@@ -1,6 +1,6 @@
 # Words for people; bare `make` lists them. What a word does is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core lint wheel bench hosts clean
+.PHONY: help demo test test-core lint wheel image bench hosts clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -26,6 +26,9 @@ lint: ## formatters, linters, type checker and the rules of the house
 
 wheel: ## build the wheel into dist/
 	@PYTHON=$(PYTHON) scripts/wheel.sh
+
+image: wheel ## build the container image `horovod` (docs/docker.md)
+	@PYTHON=$(PYTHON) scripts/image.sh
 
 bench: $(INSTALLED) ## our speed as a ratio against torch.distributed with gloo (installs torch)
 	@scripts/bench.sh

@@ -14,6 +14,9 @@ if [ -t 1 ]; then BOLD=$(printf '\033[1m') RED=$(printf '\033[31m') PLAIN=$(prin
 say() { printf '%s==> %s%s\n' "$BOLD" "$*" "$PLAIN"; }
 fail() { printf '%serror: %s%s\n' "$RED" "$*" "$PLAIN" >&2; exit 1; }
 
+# Status 3: not a failure, this machine does not have what it takes. Tests pass the reason on and skip.
+cannot() { printf '%s\n' "$*" >&2; exit 3; }
+
 # Runs a step with its name and time.
 step() {
     local name=$1 start=$SECONDS

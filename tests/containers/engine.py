@@ -1,0 +1,107 @@
+"""The Docker engine of these tests: the one that runs, else one of their own, else a reason why not.
+
+Everything here is bounded in time. What the tests make on an engine carries their prefix and is
+removed; an engine of their own ends with them, however they end (see scripts/engine.sh).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TREE = Path(__file__).parents[2]
+# The status of scripts that did not fail but cannot work on this machine.
+CANNOT = 3
+
+
+class Unavailable(Exception):
+    """No containers on this machine, and why."""
+
+
+class Engine:
+    """An engine that answers, and the environment in which `docker` speaks to it."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+
+    def run(
+        self, *arguments: str, timeout: float = 60, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs `docker` with these arguments; a failure shows what it said."""
+        done = subprocess.run(
+            ["docker", *arguments],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"docker {' '.join(arguments)}: {done.stderr}{done.stdout}")
+        return done
+
+    def listed(self, *arguments: str) -> list[str]:
+        return self.run(*arguments).stdout.split()
+
+
+@contextmanager
+def running() -> Iterator[Engine]:
+    """The engine that runs on this machine, or one for the duration."""
+    if shutil.which("docker") and answers(dict(os.environ)):
+        yield Engine(dict(os.environ))
+        return
+    with own() as address:
+        yield Engine({**os.environ, "DOCKER_HOST": address})
+
+
+def answers(environment: dict[str, str]) -> bool:
+    try:
+        return (
+            subprocess.run(
+                ["docker", "version"], env=environment, capture_output=True, timeout=20
+            ).returncode
+            == 0
+        )
+    except subprocess.TimeoutExpired:
+        return False
+
+
+@contextmanager
+def own() -> Iterator[str]:
+    """Starts an engine and yields its address; it lives as long as its standard input is open."""
+    process = subprocess.Popen(
+        [TREE / "scripts/engine.sh"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout and process.stdin and process.stderr
+    try:
+        # The script gives up by itself in time, and its output ends with it.
+        address = process.stdout.readline().strip()
+        if not address:
+            raise Unavailable(process.stderr.read().strip())
+        yield address
+    finally:
+        process.stdin.close()
+        process.wait(timeout=60)
+
+
+def build_image(engine: Engine, tag: str) -> None:
+    """What `make image` does, from the wheel that is in dist/."""
+    done = subprocess.run(
+        [TREE / "scripts/image.sh"],
+        env={**engine.environment, "TAG": tag},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    if done.returncode == CANNOT:
+        raise Unavailable(done.stderr.strip())
+    assert done.returncode == 0, done.stderr

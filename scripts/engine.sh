@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# A Docker engine for the tests of machines that run none: prints its address when it is ready and serves until its
-# standard input ends, then leaves nothing behind. By hand: `scripts/engine.sh`, and Ctrl-D when done.
+# A Docker engine for the tests of machines that run none: prints its address and process id when it is ready, serves
+# until its standard input ends, and leaves nothing behind. By hand: `scripts/engine.sh`, and Ctrl-D when done.
 #
-# The engine has its own network, mount and process namespaces: its bridges, firewall rules and published ports are not
+# The engine has its own network, mount, host name and process namespaces: its bridges, firewall rules and published ports are not
 # the machine's, so that nothing else here notices it, and killing it in any way kills everything it started. It reaches
-# the outside, for building images, through slirp4netns.
+# the outside, for building images, through slirp4netns. Two such engines, `scripts/engine.sh node7` and `... node8`, are
+# two machines with these host names, once somebody lays a cable between their networks.
 source "$(dirname "$0")/environment.sh"
 
 PATIENCE=60 # seconds until the engine has to answer
 
 inside() {
     ip link set lo up
+    hostname "$NAME"
     mount --bind "$SCRATCH/resolv.conf" /etc/resolv.conf
+    mount --bind "$SCRATCH/hosts" /etc/hosts
+    mkdir "$SCRATCH/data"
+    in_memory "$SCRATCH/data" 4
     echo >"$SCRATCH/isolated"
     read -r _ <"$SCRATCH/connected"
     exec dockerd --host "unix://$SCRATCH/socket" --data-root "$SCRATCH/data" --exec-root "$SCRATCH/exec" \
@@ -23,8 +28,11 @@ packages() {
     [ "$(id -u)" = 0 ] || cannot "no Docker engine is running, and starting one for the tests needs root"
     [ -c /dev/net/tun ] || cannot "no Docker engine is running, and one for the tests needs /dev/net/tun"
     # Words of the installation must not pass for the address.
-    (debian docker.io iptables slirp4netns iproute2) >&2 || cannot "no Docker engine is running, and none can be installed"
-    command -v dockerd >/dev/null || cannot "dockerd is not installed"
+    local wanted=(iproute2 iptables openssh-client slirp4netns)
+    # Not beside an engine from elsewhere that merely does not run.
+    command -v dockerd >/dev/null || wanted+=(docker.io)
+    (debian "${wanted[@]}") >&2 || cannot "no Docker engine is running, and one for the tests needs: ${wanted[*]}"
+    command -v dockerd >/dev/null || cannot "no Docker engine is running, and dockerd is not installed"
 }
 
 # Starts a command that dies with this script, however the script dies.
@@ -34,8 +42,9 @@ start() {
     mkfifo "$SCRATCH/isolated" "$SCRATCH/connected" "$SCRATCH/network"
     # slirp4netns answers for names at this address of its network.
     echo 'nameserver 10.0.2.3' >"$SCRATCH/resolv.conf"
+    printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$NAME" >"$SCRATCH/hosts"
     : >"$SCRATCH/log"
-    (SCRATCH=$SCRATCH attached unshare --net --mount --pid --fork --kill-child --mount-proc "$0" inside) \
+    (SCRATCH=$SCRATCH attached unshare --net --uts --mount --pid --fork --kill-child --mount-proc "$0" "$NAME" inside) \
         </dev/null >>"$SCRATCH/log" 2>&1 &
     ENGINE=$!
     read -r -t 10 _ <>"$SCRATCH/isolated" || cannot "no namespaces here: $(tail -n 3 "$SCRATCH/log")"
@@ -70,7 +79,8 @@ stop() {
     exit $status
 }
 
-if [ "${1:-}" = inside ]; then
+NAME=${1:-$(hostname)}
+if [ "${2:-}" = inside ]; then
     inside
 fi
 packages
@@ -79,5 +89,5 @@ trap stop EXIT
 trap 'exit 143' TERM INT HUP
 start
 wait_until_ready
-echo "unix://$SCRATCH/socket"
+echo "unix://$SCRATCH/socket $ENGINE"
 cat >/dev/null

@@ -43,6 +43,14 @@ debian() {
     DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# Mounts memory over a scratch folder where there is plenty: no package manager waits for the disk there, and nothing
+# is left to delete. Elsewhere the folder stays what it is.
+in_memory() {
+    local gigabytes=$2
+    [ "$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)" -lt $((2 * gigabytes)) ] && return
+    mount -t tmpfs -o "size=${gigabytes}g,mode=755" tmpfs "$1"
+}
+
 make_venv() {
     need "$PYTHON" "install Python 3.9 or newer"
     [ -x "$BIN/pip" ] && return

@@ -21,11 +21,12 @@ make_root_file_system() {
     local root
     root=$(mktemp -d -t horovod-root.XXXXXX)
     # shellcheck disable=SC2064 # the folder of now
-    trap "rm -rf '$root'" EXIT
+    trap "umount '$root' 2>/dev/null; rm -rf '$root' '$root.log'" EXIT
+    in_memory "$root" 2
     timeout 600 debootstrap --variant=minbase \
         --include=ca-certificates,openssh-client,openssh-server,python-is-python3,python3-pip \
         "$SUITE" "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" 2>&1 || fail "debootstrap: $(tail -n 3 "$root.log")"
-    rm -f "$root.log" "$root"/var/cache/apt/archives/*.deb
+    rm -f "$root"/var/cache/apt/archives/*.deb
     # Authorities this machine trusts beyond the public ones, or no package index behind a proxy answers.
     if compgen -G '/usr/local/share/ca-certificates/*.crt' >/dev/null; then
         cp /usr/local/share/ca-certificates/*.crt "$root/usr/local/share/ca-certificates/"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from containers import Containers
-from engine import Engine, Unavailable, build_image, running
+from docker_hosts import Containers
+from engine import Engine, Unavailable, build_image, copy_image, lay_cable, own, running
 
 HERE = Path(__file__).parent
 
@@ -48,3 +49,17 @@ def image(engine: Engine) -> Iterator[str]:
 def containers(engine: Engine, image: str, tmp_path: Path) -> Iterator[Containers]:
     with Containers(engine, image, tmp_path) as containers:
         yield containers
+
+
+@pytest.fixture(scope="session")
+def machines(engine: Engine, image: str) -> Iterator[dict[str, Engine]]:
+    """Two machines with an engine each, a cable between them, and the image `horovod` on one."""
+    with ExitStack() as stack:
+        try:
+            first = engine if engine.process else stack.enter_context(own("node7"))
+            machines = {"node7": first, "node8": stack.enter_context(own("node8"))}
+        except Unavailable as reason:
+            pytest.skip(f"no second machine: {reason}")
+        lay_cable(machines)
+        copy_image(engine, image, first, "horovod")
+        yield machines

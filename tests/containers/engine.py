@@ -1,4 +1,4 @@
-"""The Docker engine of these tests: the one that runs, else one of their own, else a reason why not.
+"""The Docker engine of these tests: the one that runs, else one of their own, else why not.
 
 Everything here is bounded in time. What the tests make on an engine carries their prefix and is
 removed; an engine of their own ends with them, however they end (see scripts/engine.sh).
@@ -25,8 +25,10 @@ class Unavailable(Exception):
 class Engine:
     """An engine that answers, and the environment in which `docker` speaks to it."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], process: int | None = None) -> None:
         self.environment = environment
+        # Of an engine of our own: a process inside its namespaces.
+        self.process = process
 
     def run(
         self, *arguments: str, timeout: float = 60, check: bool = True
@@ -54,8 +56,8 @@ def running() -> Iterator[Engine]:
     if shutil.which("docker") and answers(dict(os.environ)):
         yield Engine(dict(os.environ))
         return
-    with own() as address:
-        yield Engine({**os.environ, "DOCKER_HOST": address})
+    with own("node7") as engine:
+        yield engine
 
 
 def answers(environment: dict[str, str]) -> bool:
@@ -71,10 +73,10 @@ def answers(environment: dict[str, str]) -> bool:
 
 
 @contextmanager
-def own() -> Iterator[str]:
-    """Starts an engine and yields its address; it lives as long as its standard input is open."""
+def own(hostname: str) -> Iterator[Engine]:
+    """Starts an engine on a machine of this name; it lives while its standard input is open."""
     process = subprocess.Popen(
-        [TREE / "scripts/engine.sh"],
+        [TREE / "scripts/engine.sh", hostname],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -83,10 +85,10 @@ def own() -> Iterator[str]:
     assert process.stdout and process.stdin and process.stderr
     try:
         # The script gives up by itself in time, and its output ends with it.
-        address = process.stdout.readline().strip()
+        address, _, number = process.stdout.readline().partition(" ")
         if not address:
             raise Unavailable(process.stderr.read().strip())
-        yield address
+        yield Engine({**os.environ, "DOCKER_HOST": address}, int(number))
     finally:
         process.stdin.close()
         process.wait(timeout=60)
@@ -105,3 +107,28 @@ def build_image(engine: Engine, tag: str) -> None:
     if done.returncode == CANNOT:
         raise Unavailable(done.stderr.strip())
     assert done.returncode == 0, done.stderr
+
+
+def copy_image(source: Engine, tag: str, target: Engine, name: str) -> None:
+    """Gives the target the source's image under another name."""
+    if source is not target:
+        pipe = f"docker save {tag} | docker --host {target.environment['DOCKER_HOST']} load"
+        subprocess.run(["bash", "-c", pipe], env=source.environment, check=True, timeout=120)
+    target.run("tag", tag, name)
+
+
+def lay_cable(machines: dict[str, Engine]) -> None:
+    """Connects the networks of two own engines; the machines are 10.77.0.7 and 10.77.0.8."""
+    addresses = {name: f"10.77.0.{name.removeprefix('node')}" for name in machines}
+    (here, first), (there, second) = machines.items()
+    ends = f"cable0 netns {first.process} type veth peer name cable0 netns {second.process}"
+    subprocess.run(["ip", "link", "add", *ends.split()], check=True)
+    words = "".join(f"{address} {name}\\n" for name, address in addresses.items())
+    for name, machine in ((here, first), (there, second)):
+        script = f"""
+            ip address add {addresses[name]}/24 dev cable0
+            ip link set cable0 up
+            printf '127.0.0.1 localhost\\n{words}' > /etc/hosts
+        """
+        inside = ["nsenter", "--target", str(machine.process), "--net", "--mount"]
+        subprocess.run([*inside, "bash", "-ec", script], check=True)

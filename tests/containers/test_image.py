@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from containers import PORT, Containers
+from docker_hosts import PORT, Containers
 from engine import TREE
 
 

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 from docker_hosts import Containers
-from engine import Engine, Unavailable, build_image, copy_image, lay_cable, own, running
+from engine import (
+    Engine,
+    Unavailable,
+    build_image,
+    copy_image,
+    expect_local,
+    lay_cable,
+    own,
+    running,
+)
 
 HERE = Path(__file__).parent
 
@@ -39,6 +48,7 @@ def image(engine: Engine) -> Iterator[str]:
     tag = f"horovod-test:{os.getpid()}"
     try:
         build_image(engine, tag)
+        expect_local(engine, tag)
     except Unavailable as reason:
         pytest.skip(f"no containers here: {reason}")
     yield tag

@@ -46,9 +46,13 @@ class Container:
 class Containers:
     """A network of containers; leaving it removes all of them."""
 
-    def __init__(self, engine: Engine, image: str, folder: Path) -> None:
+    def __init__(
+        self, engine: Engine, image: str, folder: Path, mounts: tuple[Path, ...] = ()
+    ) -> None:
         self.engine = engine
         self.image = image
+        # Folders of this machine that every container sees at the same path.
+        self.mounts = (TREE, *mounts)
         self.keys = folder / "ssh"
         self.share = folder / "share"
         self.prefix = f"horovod-test-{os.getpid()}"
@@ -77,7 +81,8 @@ class Containers:
         self.engine.run(
             *("run", "--detach", "--name", name, *network),
             *("--volume", f"{self.keys}:/root/.ssh:ro"),
-            *("--volume", f"{TREE}:{TREE}:ro", "--workdir", str(TREE)),
+            *(f"--volume={path}:{path}:ro" for path in self.mounts),
+            *("--workdir", str(TREE)),
             *("--volume", f"{self.share}:/mnt/share"),
             *(self.image, *command),
         )

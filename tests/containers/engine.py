@@ -109,6 +109,16 @@ def build_image(engine: Engine, tag: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def expect_local(engine: Engine, tag: str) -> None:
+    """An engine of another machine answers too, but mounts the folders of that machine."""
+    seen = engine.run(
+        *("run", "--rm", "--volume", f"{TREE}:{TREE}:ro", tag, "test", "-e", str(Path(__file__))),
+        check=False,
+    )
+    if seen.returncode != 0:
+        raise Unavailable(f"the running Docker engine does not see {TREE}: {seen.stderr}")
+
+
 def copy_image(source: Engine, tag: str, target: Engine, name: str) -> None:
     """Gives the target the source's image under another name."""
     if source is not target:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from page import Block, sections
 
 ENABLED = {None: True, "ssh": LAUNCHES_BY_SSH, "agent": LAUNCHES_BY_AGENT}
 SECTIONS = sections((TREE / "docs/docker.md").read_text())
-# Later sections use the image and the keys that earlier ones make, as a reader does.
 STAND_INS = {
     "make": 'test "$*" = image && exec scripts/image.sh',
     "ssh": 'test "$1" = node8; shift; DOCKER_HOST=$NODE8 exec "$@"',
@@ -78,9 +78,13 @@ class Reader:
         return commands.replace("docker run -it", "docker run -dt")
 
 
-@pytest.fixture(scope="module")
-def reader(machines: dict[str, Engine], tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    return Reader(machines, tmp_path_factory.mktemp("reader"))
+@pytest.fixture
+def reader(machines: dict[str, Engine], tmp_path: Path) -> Iterator[Reader]:
+    yield Reader(machines, tmp_path)
+    for machine in machines.values():
+        left = machine.listed("ps", "--all", "--quiet")
+        if left:
+            machine.run("rm", "--force", *left)
 
 
 def test_says_where_every_block_is_typed() -> None:
@@ -89,12 +93,12 @@ def test_says_where_every_block_is_typed() -> None:
     assert all(len(place) == 1 for place in places)
 
 
-@pytest.mark.parametrize("title", [title for title, blocks in SECTIONS.items() if blocks])
-def test_section(reader: Reader, title: str) -> None:
-    reader.read(title)
-    for name, machine in reader.machines.items():
-        left = machine.listed("ps", "--all", "--format", "{{.Names}}")
-        assert not left, f"the page leaves containers on {name}: {left}"
+def test_does_what_it_says_from_top_to_bottom(reader: Reader) -> None:
+    for title in SECTIONS:
+        reader.read(title)
+        for name, machine in reader.machines.items():
+            left = machine.listed("ps", "--all", "--format", "{{.Names}}")
+            assert not left, f"the section `{title}` leaves containers on {name}: {left}"
 
 
 def test_notices_missing_output() -> None:

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape, UnknownCode};
 
 use crate::message::{
-    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
+    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan, Tuned,
     Verdict,
 };
 use crate::{Error, Result};
@@ -35,6 +35,7 @@ impl Verdict {
             process_set: reader.process_set()?,
             sequence: reader.number()?,
             evicted: reader.cache_ids()?,
+            tuned: reader.flag()?.then(|| reader.tuned()).transpose()?,
             responses: reader.list(Reader::response)?,
             changes: reader.list(Reader::set_verdict)?,
             shutdown: reader.flag()?.then(|| reader.rank()).transpose()?,
@@ -92,6 +93,24 @@ impl<'a> Reader<'a> {
             2 => Ok(SetVerdict::Refused(self.text()?.to_owned())),
             other => Err(unknown("verdict on process sets", other)),
         }
+    }
+
+    fn tuned(&mut self) -> Result<Tuned> {
+        Ok(Tuned {
+            chunk_bytes: self.size(1)?,
+            small_allreduce_bytes: self.size(0)?,
+            hierarchical_allreduce: self.flag()?,
+            hierarchical_allgather: self.flag()?,
+        })
+    }
+
+    /// A size in bytes, not smaller than `least`.
+    fn size(&mut self, least: u64) -> Result<u64> {
+        let (size, most) = (self.number()?, Tuned::LIMIT);
+        if (least..=most).contains(&size) {
+            return Ok(size);
+        }
+        Err(Error::SizeOutOfRange { size, least, most })
     }
 
     fn response(&mut self) -> Result<Response> {

@@ -4,7 +4,7 @@
 use hvd_types::{OpKind, Rank, Shape};
 
 use crate::message::{
-    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
+    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan, Tuned,
     Verdict,
 };
 
@@ -26,6 +26,10 @@ impl Verdict {
         out.extend(self.process_set.number().to_le_bytes());
         number(out, self.sequence);
         cache_ids(out, &self.evicted);
+        out.push(u8::from(self.tuned.is_some()));
+        if let Some(tuned) = &self.tuned {
+            self::tuned(out, tuned);
+        }
         list(out, &self.responses, response);
         list(out, &self.changes, set_verdict);
         out.push(u8::from(self.shutdown.is_some()));
@@ -78,6 +82,13 @@ fn set_verdict(out: &mut Vec<u8>, verdict: &SetVerdict) {
             text(out, reason);
         }
     }
+}
+
+fn tuned(out: &mut Vec<u8>, tuned: &Tuned) {
+    number(out, tuned.chunk_bytes);
+    number(out, tuned.small_allreduce_bytes);
+    out.push(u8::from(tuned.hierarchical_allreduce));
+    out.push(u8::from(tuned.hierarchical_allgather));
 }
 
 fn response(out: &mut Vec<u8>, response: &Response) {

@@ -28,6 +28,16 @@ pub enum Error {
     /// A text that is not UTF-8.
     #[error("a name or text in a message is not UTF-8")]
     NotUtf8,
+    /// A tuned size that no coordinator chooses.
+    #[error("size of {size} bytes, not from {least} to {most}")]
+    SizeOutOfRange {
+        /// Claimed size.
+        size: u64,
+        /// Smallest size that is accepted.
+        least: u64,
+        /// Largest size that is accepted.
+        most: u64,
+    },
     /// A frame longer than any message.
     #[error("frame of {length} bytes, more than the limit of {limit}")]
     TooLong {

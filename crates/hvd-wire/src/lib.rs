@@ -17,6 +17,6 @@ mod message;
 
 pub use error::{Error, Result};
 pub use message::{
-    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
+    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan, Tuned,
     Verdict,
 };

@@ -91,12 +91,34 @@ pub struct Verdict {
     pub sequence: u64,
     /// Descriptions to forget, before anything else is done.
     pub evicted: Vec<CacheId>,
+    /// How operations are executed from here on, those of this verdict first, if that changes.
+    /// Only verdicts on the global set say so: every rank gets them, at the same point of the order.
+    pub tuned: Option<Tuned>,
     /// What to do, in order.
     pub responses: Vec<Response>,
     /// What became of changes of the process sets, in order; after the responses.
     pub changes: Vec<SetVerdict>,
     /// The rank that asked for the engine to end after this, if one did.
     pub shutdown: Option<Rank>,
+}
+
+/// What all ranks that execute an operation must do alike, and may change between operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuned {
+    /// Bytes that travel before the receiver starts to work on them; from 1 to [`Tuned::LIMIT`].
+    pub chunk_bytes: u64,
+    /// Largest allreduce that is done in few steps rather than with few bytes; up to
+    /// [`Tuned::LIMIT`].
+    pub small_allreduce_bytes: u64,
+    /// Whether allreduce goes by way of hosts.
+    pub hierarchical_allreduce: bool,
+    /// Whether allgather goes by way of hosts.
+    pub hierarchical_allgather: bool,
+}
+
+impl Tuned {
+    /// The largest size in bytes that is accepted; it fits every machine's `usize`.
+    pub const LIMIT: u64 = 1 << 30;
 }
 
 /// One thing to do.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use hvd_wire::{
-    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
-    Verdict,
+    CacheId, Error, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
+    Tuned, Verdict,
 };
 use proptest::prelude::*;
 
@@ -124,14 +124,23 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn tuned()(
+        chunk_bytes in 1..=Tuned::LIMIT, small_allreduce_bytes in 0..=Tuned::LIMIT,
+        hierarchical_allreduce in any::<bool>(), hierarchical_allgather in any::<bool>(),
+    ) -> Tuned {
+        Tuned { chunk_bytes, small_allreduce_bytes, hierarchical_allreduce, hierarchical_allgather }
+    }
+}
+
+prop_compose! {
     fn verdict()(
         process_set in process_set(), changes in prop::collection::vec(set_verdict(), 0..4),
-        sequence in any::<u64>(), evicted in cache_ids(),
+        sequence in any::<u64>(), evicted in cache_ids(), tuned in prop::option::of(tuned()),
         responses in prop::collection::vec(response(), 0..6),
         shutdown in prop::option::of(any::<u32>()),
     ) -> Verdict {
         let shutdown = shutdown.map(Rank::new);
-        Verdict { process_set, sequence, evicted, responses, changes, shutdown }
+        Verdict { process_set, sequence, evicted, tuned, responses, changes, shutdown }
     }
 }
 
@@ -214,6 +223,29 @@ fn golden_bytes_of_a_ready_message() {
     ]
     .concat();
     assert_eq!(encoded(|out| ready.encode(out)), expected);
+}
+
+#[test]
+fn sizes_that_nobody_chooses_are_refused() {
+    let decode = |chunk_bytes, small_allreduce_bytes| {
+        let tuned = Tuned {
+            chunk_bytes,
+            small_allreduce_bytes,
+            hierarchical_allreduce: true,
+            hierarchical_allgather: false,
+        };
+        let verdict = Verdict {
+            tuned: Some(tuned),
+            ..Verdict::default()
+        };
+        Verdict::decode(&encoded(|out| verdict.encode(out)))
+    };
+    let most = Tuned::LIMIT;
+    assert!(decode(1, 0).is_ok() && decode(most, most).is_ok());
+    let refused = |size, least| Err(Error::SizeOutOfRange { size, least, most });
+    assert_eq!(decode(0, 0), refused(0, 1));
+    assert_eq!(decode(most + 1, 0), refused(most + 1, 1));
+    assert_eq!(decode(1, u64::MAX), refused(u64::MAX, 0));
 }
 
 #[test]

@@ -38,7 +38,6 @@ pub(crate) struct Cycle {
     registry: Arc<ProcessSets>,
     /// The host of every rank.
     hosts: Vec<String>,
-    hierarchy: Hierarchy,
     /// Who waits for changes of the process sets, in the order in which they were asked for.
     changes: VecDeque<Completer>,
     executor: Executor,
@@ -72,11 +71,11 @@ impl Cycle {
             .filter(|&peer| peer != me && (me == Rank::COORDINATOR || peer == Rank::COORDINATOR));
         let global = registry.members(ProcessSetId::GLOBAL).map(|members| {
             let id = ProcessSetId::GLOBAL;
-            (id, LocalSet::new(id, Team::new(members, &hosts, hierarchy)))
+            (id, LocalSet::new(id, Team::new(members, &hosts)))
         });
         Self {
             control: ControlChannel::new(peers),
-            executor: Executor::new(),
+            executor: Executor::new(hierarchy),
             observer,
             transport,
             queue,
@@ -84,7 +83,6 @@ impl Cycle {
             sets: global.into_iter().collect(),
             registry,
             hosts,
-            hierarchy,
             changes: VecDeque::new(),
             shutdown_answer_due: None,
         }
@@ -291,6 +289,9 @@ impl Cycle {
     fn carry_out(&mut self, verdict: Verdict) -> Result<Option<Rank>> {
         let id = verdict.process_set;
         self.set(id)?.begin(verdict.sequence, &verdict.evicted);
+        if let Some(tuned) = verdict.tuned {
+            self.executor.tune(tuned);
+        }
         for response in verdict.responses {
             match response {
                 Response::Execute(operation) => self.execute(id, &operation)?,
@@ -340,7 +341,7 @@ impl Cycle {
             SetVerdict::Added { id, ranks } => {
                 let members: Arc<[Rank]> = ranks.into();
                 if members.contains(&self.transport.rank()) {
-                    let team = Team::new(Arc::clone(&members), &self.hosts, self.hierarchy);
+                    let team = Team::new(Arc::clone(&members), &self.hosts);
                     self.sets.insert(id, LocalSet::new(id, team));
                 }
                 self.registry.insert(id, members);

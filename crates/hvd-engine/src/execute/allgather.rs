@@ -3,10 +3,11 @@
 //! A single tensor is gathered where its result goes. Several travel in the fusion buffer ordered
 //! by rank: all slices of rank 0, all slices of rank 1, and so on.
 
-use hvd_collectives::{Communicator, PartsMut, Tuning, allgather_in_place, hierarchical_allgather};
+use hvd_collectives::{
+    Communicator, Hosts, PartsMut, Tuning, allgather_in_place, hierarchical_allgather,
+};
 use hvd_wire::{Operation, TensorPlan};
 
-use super::team::Team;
 use super::{Context, Work, count, row_bytes};
 use crate::handle::Outcome;
 use crate::timeline::Activity;
@@ -47,7 +48,7 @@ fn alone(
     };
     gather(
         &mut context.comm,
-        context.team,
+        context.allgather_hosts,
         output,
         &context.workspace.tuning,
     )?;
@@ -87,7 +88,7 @@ fn fused(
     };
     gather(
         &mut context.comm,
-        context.team,
+        context.allgather_hosts,
         output,
         &context.workspace.tuning,
     )?;
@@ -98,11 +99,11 @@ fn fused(
 /// Gathers the parts of all ranks, of which this rank's own is in its place.
 fn gather(
     comm: &mut Communicator<'_>,
-    team: &Team,
+    hosts: Option<&Hosts>,
     output: PartsMut<'_>,
     tuning: &Tuning,
 ) -> hvd_collectives::Result<()> {
-    match &team.allgather_hosts {
+    match hosts {
         Some(hosts) => hierarchical_allgather(comm.transport(), hosts, output, tuning),
         None => allgather_in_place(comm, output, tuning),
     }

@@ -5,12 +5,11 @@
 //! factor on the way out.
 
 use hvd_collectives::{
-    Combine, Communicator, Reduction, Workspace, hierarchical_allreduce, kernel,
+    Combine, Communicator, Hosts, Reduction, Workspace, hierarchical_allreduce, kernel,
 };
 use hvd_types::{OpKind, ReduceOp};
 use hvd_wire::Operation;
 
-use super::team::Team;
 use super::{Context, Work};
 use crate::handle::Outcome;
 use crate::timeline::Activity;
@@ -51,7 +50,7 @@ fn alone(
     }
     let way = Way {
         comm: &mut context.comm,
-        team: context.team,
+        hosts: context.allreduce_hosts,
         workspace: context.workspace,
     };
     way.reduce(operation, bytes, &[source.len()])?;
@@ -81,7 +80,7 @@ fn fused(
     context.phases.begin(Activity::Collective(operation.kind));
     let way = Way {
         comm: &mut context.comm,
-        team: context.team,
+        hosts: context.allreduce_hosts,
         workspace: context.workspace,
     };
     way.reduce(operation, buffer, &lengths)?;
@@ -113,7 +112,7 @@ fn fused(
 /// The part of the context that an algorithm needs, apart from the buffers.
 struct Way<'a, 'b> {
     comm: &'a mut Communicator<'b>,
-    team: &'a Team,
+    hosts: Option<&'a Hosts>,
     workspace: &'a mut Workspace,
 }
 
@@ -128,14 +127,14 @@ impl Way<'_, '_> {
     ) -> hvd_collectives::Result<()> {
         let Self {
             comm,
-            team,
+            hosts,
             workspace,
         } = self;
         if operation.kind == OpKind::Adasum {
             return hvd_collectives::adasum(comm, operation.dtype, buffer, lengths, workspace);
         }
         let combine = combine(operation);
-        match &team.allreduce_hosts {
+        match hosts {
             Some(hosts) => {
                 hierarchical_allreduce(comm.transport(), hosts, combine, buffer, workspace)
             }

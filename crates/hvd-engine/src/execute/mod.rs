@@ -15,10 +15,10 @@ pub(crate) mod team;
 
 use std::sync::Arc;
 
-use hvd_collectives::{Combine, Communicator, Scratch, Workspace, kernel};
+use hvd_collectives::{Combine, Communicator, Hosts, Scratch, Workspace, kernel};
 use hvd_transport::Transport;
 use hvd_types::{OpKind, Rank};
-use hvd_wire::{Operation, TensorPlan};
+use hvd_wire::{Operation, TensorPlan, Tuned};
 
 use crate::handle::{Completer, Outcome};
 use crate::queue::Entry;
@@ -26,7 +26,7 @@ use crate::tensor::{Source, Target};
 use crate::timeline::Timeline;
 use crate::{Error, Result};
 use phases::Phases;
-use team::Team;
+use team::{Hierarchy, Team};
 
 /// A tensor of an agreed operation, with what this rank submitted for it; nothing if this rank has
 /// joined.
@@ -50,6 +50,10 @@ struct Work {
 struct Context<'a> {
     comm: Communicator<'a>,
     team: &'a Team,
+    /// The hosts, if allreduce goes by way of them.
+    allreduce_hosts: Option<&'a Hosts>,
+    /// The hosts, if allgather goes by way of them.
+    allgather_hosts: Option<&'a Hosts>,
     workspace: &'a mut Workspace,
     /// Where fused tensors travel.
     fusion: &'a mut Scratch,
@@ -73,18 +77,31 @@ impl Context<'_> {
 /// Carries out operations, in the order in which it is told to.
 #[derive(Debug)]
 pub(crate) struct Executor {
+    hierarchy: Hierarchy,
     workspace: Workspace,
     fusion: Scratch,
     result: Scratch,
 }
 
 impl Executor {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(hierarchy: Hierarchy) -> Self {
         Self {
+            hierarchy,
             workspace: Workspace::default(),
             fusion: Scratch::new(),
             result: Scratch::new(),
         }
+    }
+
+    /// Executes differently from the next operation on, as all ranks do at the same point.
+    pub(crate) fn tune(&mut self, tuned: Tuned) {
+        let size = |bytes: u64| count(bytes.min(Tuned::LIMIT));
+        self.workspace.tuning.chunk_bytes = size(tuned.chunk_bytes);
+        self.workspace.tuning.small_allreduce_bytes = size(tuned.small_allreduce_bytes);
+        self.hierarchy = Hierarchy {
+            allreduce: tuned.hierarchical_allreduce,
+            allgather: tuned.hierarchical_allgather,
+        };
     }
 
     /// Executes one operation of a team and completes its tasks. An error means that the ranks are
@@ -130,6 +147,8 @@ impl Executor {
         let mut context = Context {
             comm: Communicator::new(transport, &team.members)?,
             team,
+            allreduce_hosts: team.hosts.as_ref().filter(|_| self.hierarchy.allreduce),
+            allgather_hosts: team.hosts.as_ref().filter(|_| self.hierarchy.allgather),
             workspace: &mut self.workspace,
             fusion: &mut self.fusion,
             result: &mut self.result,

@@ -19,21 +19,15 @@ pub struct Hierarchy {
 pub(crate) struct Team {
     /// Ascending.
     pub(crate) members: Arc<[Rank]>,
-    /// The hosts, if allreduce goes by way of them.
-    pub(crate) allreduce_hosts: Option<Hosts>,
-    /// The hosts, if allgather goes by way of them.
-    pub(crate) allgather_hosts: Option<Hosts>,
+    /// The hosts, if it makes sense to go by way of them.
+    pub(crate) hosts: Option<Hosts>,
 }
 
 impl Team {
     /// A team of `members`; `names` are the hosts of all ranks of the job.
-    pub(crate) fn new(members: Arc<[Rank]>, names: &[String], hierarchy: Hierarchy) -> Self {
+    pub(crate) fn new(members: Arc<[Rank]>, names: &[String]) -> Self {
         let hosts = by_host(&members, names);
-        Self {
-            members,
-            allreduce_hosts: hosts.clone().filter(|_| hierarchy.allreduce),
-            allgather_hosts: hosts.filter(|_| hierarchy.allgather),
-        }
+        Self { members, hosts }
     }
 }
 
@@ -60,18 +54,12 @@ mod tests {
     fn team(names: &[&str], members: &[u32]) -> Team {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let members = members.iter().copied().map(Rank::new).collect();
-        let hierarchy = Hierarchy {
-            allreduce: true,
-            allgather: false,
-        };
-        Team::new(members, &names, hierarchy)
+        Team::new(members, &names)
     }
 
     #[test]
     fn ranks_are_grouped_by_the_hosts_of_their_set() {
-        let hosts = team(&["a", "b", "a", "b"], &[0, 1, 2])
-            .allreduce_hosts
-            .unwrap();
+        let hosts = team(&["a", "b", "a", "b"], &[0, 1, 2]).hosts.unwrap();
         assert_eq!(hosts.hosts(), 2);
         let local: Vec<u32> = hosts
             .local_group(Rank::new(0))
@@ -84,11 +72,10 @@ mod tests {
 
     #[test]
     fn where_it_gains_nothing_there_is_no_hierarchy() {
-        assert_eq!(team(&["a", "a"], &[0, 1]).allreduce_hosts, None, "one host");
+        assert_eq!(team(&["a", "a"], &[0, 1]).hosts, None, "one host");
         let spread = team(&["a", "b", "a"], &[0, 1]);
-        assert_eq!(spread.allreduce_hosts, None, "one rank on each");
+        assert_eq!(spread.hosts, None, "one rank on each");
         let chosen = team(&["a", "a", "b"], &[0, 1, 2]);
-        assert!(chosen.allreduce_hosts.is_some());
-        assert_eq!(chosen.allgather_hosts, None, "not asked for");
+        assert!(chosen.hosts.is_some());
     }
 }

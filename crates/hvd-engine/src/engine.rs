@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use hvd_collectives::Tuning;
 use hvd_transport::{Failure, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::SetChange;
 
+use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
 use crate::cycle::Cycle;
-use crate::execute::team::Hierarchy;
+use crate::execute::team::{Hierarchy, Team};
 use crate::fusion::plan::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles};
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
@@ -46,6 +48,8 @@ pub struct EngineOptions {
     pub timeline: Option<(PathBuf, bool)>,
     /// Where each rank writes its last operations if the engine fails.
     pub dump_directory: Option<PathBuf>,
+    /// The search for faster parameters than the above, if there is to be one. Rank 0's counts.
+    pub autotune: Option<AutotuneOptions>,
 }
 
 impl Default for EngineOptions {
@@ -60,6 +64,7 @@ impl Default for EngineOptions {
             stall: None,
             timeline: None,
             dump_directory: None,
+            autotune: None,
         }
     }
 }
@@ -106,18 +111,7 @@ impl Engine {
         {
             tracing::error!("{error}");
         }
-        let hub = (rank == Rank::COORDINATOR).then(|| {
-            Hub::new(CoordinatorOptions {
-                hosts: hosts.clone(),
-                fusion_threshold: options.fusion_threshold,
-                group_fusion: options.group_fusion,
-                join_average: options.join_average,
-                cache_capacity: options.cache_capacity,
-                cycle_time: options.cycle_time,
-                stall: options.stall,
-                timeline: timeline.clone(),
-            })
-        });
+        let hub = (rank == Rank::COORDINATOR).then(|| hub(&hosts, options, &timeline));
         let process_sets = Arc::new(ProcessSets::new(size));
         let registry = Arc::clone(&process_sets);
         let to_cycle = Arc::clone(&queue);
@@ -282,6 +276,43 @@ impl Engine {
         }
         self.timeline.stop();
     }
+}
+
+/// Rank 0's half of the negotiation.
+fn hub(hosts: &[String], options: &EngineOptions, timeline: &Timeline) -> Hub {
+    let mut hub = Hub::new(CoordinatorOptions {
+        hosts: hosts.to_vec(),
+        fusion_threshold: options.fusion_threshold,
+        group_fusion: options.group_fusion,
+        join_average: options.join_average,
+        cache_capacity: options.cache_capacity,
+        cycle_time: options.cycle_time,
+        stall: options.stall,
+        timeline: timeline.clone(),
+    });
+    if let Some(autotune) = &options.autotune {
+        hub.autotune(autotuner(hosts, options, autotune));
+    }
+    hub
+}
+
+fn autotuner(hosts: &[String], options: &EngineOptions, autotune: &AutotuneOptions) -> Autotuner {
+    let tuning = Tuning::default();
+    let defaults = Parameters {
+        fusion_threshold: options.fusion_threshold,
+        cycle_time: options.cycle_time,
+        chunk_bytes: tuning.chunk_bytes as u64,
+        small_allreduce_bytes: tuning.small_allreduce_bytes as u64,
+        hierarchy: options.hierarchy,
+        cache: options.cache_capacity > 0,
+    };
+    let mut autotune = autotune.clone();
+    let everybody = (0..hosts.len()).map(Rank::from_index).collect();
+    if Team::new(everybody, hosts).hosts.is_none() {
+        let by_hosts = [Choice::HierarchicalAllreduce, Choice::HierarchicalAllgather];
+        autotune.fixed_choices.extend(by_hosts);
+    }
+    Autotuner::new(&autotune, defaults)
 }
 
 fn marks(shown: bool) -> CycleMarks {

@@ -5,7 +5,7 @@
 //! negotiation and runs [`cycle`].
 //!
 //! Must not know: Python, frameworks, processes, environment variables, or files other than the
-//! timeline and the dump of the flight recorder.
+//! timeline, the dump of the flight recorder and the log of autotuning.
 
 #![deny(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod tensor;
 
 mod queue;
 
+mod autotune;
 mod control;
 mod cycle;
 mod local_set;
@@ -32,6 +33,7 @@ mod timeline;
 mod error;
 mod handle;
 
+pub use autotune::{AutotuneOptions, Choice, Dimension};
 pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};
 pub use execute::team::Hierarchy;

@@ -104,6 +104,18 @@ impl Cache {
         Some(id)
     }
 
+    /// Remembers up to `capacity` agreements from now on. What has to be forgotten for that is added
+    /// to `evicted`, which goes into the verdict with the given sequence.
+    pub(crate) fn resize(&mut self, capacity: usize, sequence: u64, evicted: &mut Vec<CacheId>) {
+        self.capacity = capacity;
+        while self.live.len() > capacity
+            && let Some((_, &oldest)) = self.by_age.first_key_value()
+        {
+            self.evict(oldest, sequence);
+            evicted.push(oldest);
+        }
+    }
+
     /// Notes which verdict the member at a position has read, and drops what nobody can mean any more.
     pub(crate) fn acknowledge(&mut self, position: usize, seen: u64) {
         self.seen[position] = seen;
@@ -188,6 +200,26 @@ mod tests {
         assert!(cache.resolve(a).is_some());
         cache.acknowledge(1, 2);
         assert!(cache.resolve(a).is_none());
+    }
+
+    #[test]
+    fn a_smaller_cache_forgets_the_least_recently_used_and_says_so() {
+        let mut cache = Cache::new(3, 1);
+        let mut evicted = Vec::new();
+        let mut remember =
+            |cache: &mut Cache, name| cache.remember(&agreement(name), 1, &mut evicted).unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| remember(&mut cache, name));
+        cache.touch(a);
+        let mut evicted = Vec::new();
+        cache.resize(1, 2, &mut evicted);
+        assert_eq!(evicted, [b, c]);
+        assert!(cache.is_live(a) && cache.resolve(b).is_some());
+        cache.acknowledge(0, 2);
+        assert!(cache.resolve(b).is_none());
+        cache.resize(0, 3, &mut evicted);
+        assert_eq!(evicted, [b, c, a]);
+        cache.resize(2, 4, &mut evicted);
+        assert!(cache.remember(&agreement("a"), 4, &mut evicted).is_some());
     }
 
     #[test]

@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use hvd_transport::Failure;
 use hvd_types::{OpKind, ProcessSetId, Rank};
-use hvd_wire::{CacheId, Member, Ready, Response, Verdict};
+use hvd_wire::{CacheId, Member, Ready, Response, Tuned, Verdict};
 
 use super::agreement::Agreement;
 use super::cache::Cache;
 use super::validate::{Claim, Party, validate};
 use super::waiting::{Asked, Waiting};
+use crate::autotune::{Autotuner, Change, Parameters};
 use crate::fusion::plan::{Agreed, GroupFusion, fuse};
 use crate::stall::{StallInspector, StallOptions, text};
 use crate::timeline::Timeline;
@@ -39,6 +40,14 @@ pub(crate) struct CoordinatorOptions {
     /// How long a tensor may wait for some ranks; `None` for ever.
     pub(crate) stall: Option<StallOptions>,
     pub(crate) timeline: Timeline,
+}
+
+/// What a coordinator goes by and may change while the job runs.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    fusion_threshold: u64,
+    cycle_time: Duration,
+    cache_capacity: usize,
 }
 
 /// What an average is divided by while some ranks have joined.
@@ -85,6 +94,11 @@ pub(crate) struct Coordinator {
     stalls: Option<StallInspector>,
     sequence: u64,
     last_verdict: Option<Instant>,
+    pace: Pace,
+    /// What the autotuner has set, here or elsewhere.
+    adopted: Option<Parameters>,
+    /// For the global set, while something is to be tuned.
+    autotuner: Option<Autotuner>,
 }
 
 impl Coordinator {
@@ -97,6 +111,11 @@ impl Coordinator {
         let place = |&rank: &Rank| (rank, options.hosts[rank.index()].as_str().into());
         let inspector = |limits| StallInspector::new(limits, members.iter().map(place));
         let stalls = options.stall.map(inspector);
+        let pace = Pace {
+            fusion_threshold: options.fusion_threshold,
+            cycle_time: options.cycle_time,
+            cache_capacity: options.cache_capacity,
+        };
         Self {
             id,
             members: members.into(),
@@ -110,7 +129,35 @@ impl Coordinator {
             stalls,
             sequence: 0,
             last_verdict: None,
+            pace,
+            adopted: None,
+            autotuner: None,
         }
+    }
+
+    /// Tunes the job by what is decided here from now on.
+    pub(crate) fn autotune(&mut self, autotuner: Autotuner) {
+        self.autotuner = Some(autotuner);
+    }
+
+    /// The parameters it goes by, if they were ever tuned.
+    pub(crate) fn adopted(&self) -> Option<Parameters> {
+        self.adopted
+    }
+
+    /// Goes by other parameters from now on. What the cache has to forget is told with the next
+    /// verdict.
+    pub(crate) fn adopt(&mut self, parameters: Parameters) {
+        self.adopted = Some(parameters);
+        self.pace = Pace {
+            fusion_threshold: parameters.fusion_threshold,
+            cycle_time: parameters.cycle_time,
+            cache_capacity: if parameters.cache {
+                self.options.cache_capacity
+            } else {
+                0
+            },
+        };
     }
 
     /// Whom the verdicts are for, ascending.
@@ -157,6 +204,8 @@ impl Coordinator {
         self.last_verdict = Some(now);
         self.sequence += 1;
         let mut evicted = Vec::new();
+        self.cache
+            .resize(self.pace.cache_capacity, self.sequence, &mut evicted);
         let mut responses = Vec::new();
         let mut agreed = Vec::new();
         for waiting in std::mem::take(&mut self.ready) {
@@ -166,8 +215,9 @@ impl Coordinator {
             }
         }
         tell_evicted_in_full(&mut agreed, &evicted);
-        let options = &self.options;
-        let operations = fuse(agreed, options.fusion_threshold, options.group_fusion);
+        let tuned = self.retune(now, &agreed);
+        let threshold = self.pace.fusion_threshold;
+        let operations = fuse(agreed, threshold, self.options.group_fusion);
         responses.extend(operations.into_iter().map(Response::Execute));
         responses.extend(
             self.last_joined
@@ -178,9 +228,26 @@ impl Coordinator {
             process_set: self.id,
             sequence: self.sequence,
             evicted,
+            tuned,
             responses,
             ..Verdict::default()
         })
+    }
+
+    /// Asks the autotuner, if there is one, for parameters for these tensors and all later ones.
+    fn retune(&mut self, now: Instant, agreed: &[Agreed]) -> Option<Tuned> {
+        let autotuner = self.autotuner.as_mut()?;
+        let allreduced = agreed.iter().map(|tensor| &tensor.agreement);
+        let tensors: Vec<(&Arc<str>, u64)> = allreduced
+            .filter(|agreement| agreement.kind == OpKind::Allreduce)
+            .map(|agreement| (&agreement.name, agreement.bytes()))
+            .collect();
+        let Change { parameters, last } = autotuner.observe(now, &tensors)?;
+        if last {
+            self.autotuner = None;
+        }
+        self.adopt(parameters);
+        Some(tuned(&parameters))
     }
 
     /// When to look for stalled tensors again.
@@ -208,7 +275,7 @@ impl Coordinator {
     /// When a verdict that is being held back becomes due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let last = self.last_verdict.filter(|_| self.has_something_to_say());
-        last.map(|last| last + self.options.cycle_time)
+        last.map(|last| last + self.pace.cycle_time)
     }
 
     fn has_something_to_say(&self) -> bool {
@@ -363,6 +430,16 @@ impl Coordinator {
             Claim { party, request }
         };
         waiting.askers.into_iter().map(claim).collect()
+    }
+}
+
+/// The part of the parameters that all ranks have to know.
+fn tuned(parameters: &Parameters) -> Tuned {
+    Tuned {
+        chunk_bytes: parameters.chunk_bytes,
+        small_allreduce_bytes: parameters.small_allreduce_bytes,
+        hierarchical_allreduce: parameters.hierarchy.allreduce,
+        hierarchical_allgather: parameters.hierarchy.allgather,
     }
 }
 

@@ -14,6 +14,7 @@ use hvd_wire::{Ready, SetVerdict, Verdict};
 
 use super::coordinator::{Coordinator, CoordinatorOptions, ProtocolError, StallReport};
 use super::sets::SetNegotiation;
+use crate::autotune::{Autotuner, Parameters};
 
 /// The negotiation of all process sets.
 #[derive(Debug)]
@@ -47,6 +48,14 @@ impl Hub {
         }
     }
 
+    /// Tunes the job by what the global set does. All ranks are in it, so they hear of a change at
+    /// the same point of their order.
+    pub(crate) fn autotune(&mut self, autotuner: Autotuner) {
+        if let Some(global) = self.coordinators.get_mut(&ProcessSetId::GLOBAL) {
+            global.autotune(autotuner);
+        }
+    }
+
     /// Takes in what a rank has to say.
     pub(crate) fn hear(
         &mut self,
@@ -71,12 +80,18 @@ impl Hub {
         let changes = self.sets.decide(&self.options.hosts);
         let must_speak = self.shutdown.is_some() || !changes.is_empty();
         let mut verdicts: Vec<Addressed> = Vec::new();
+        let mut retuned = false;
         for (&id, coordinator) in self.coordinators.iter_mut().rev() {
             let urgent = must_speak && id == ProcessSetId::GLOBAL;
             if let Some(verdict) = coordinator.decide(now, urgent) {
                 let members = Arc::clone(coordinator.members());
+                retuned |= verdict.tuned.is_some();
                 verdicts.push(Addressed { members, verdict });
             }
+        }
+        if retuned && let Some(parameters) = self.parameters() {
+            let coordinators = self.coordinators.values_mut();
+            coordinators.for_each(|coordinator| coordinator.adopt(parameters));
         }
         for change in &changes {
             self.follow(change);
@@ -114,11 +129,19 @@ impl Hub {
             .min()
     }
 
+    /// What the autotuner has set; it sits in the global set.
+    fn parameters(&self) -> Option<Parameters> {
+        self.coordinators.get(&ProcessSetId::GLOBAL)?.adopted()
+    }
+
     fn follow(&mut self, change: &SetVerdict) {
         match change {
             SetVerdict::Added { id, ranks } => {
                 let options = Arc::clone(&self.options);
-                let coordinator = Coordinator::new(*id, ranks.clone(), options);
+                let mut coordinator = Coordinator::new(*id, ranks.clone(), options);
+                if let Some(parameters) = self.parameters() {
+                    coordinator.adopt(parameters);
+                }
                 self.coordinators.insert(*id, coordinator);
             }
             SetVerdict::Removed(id) => {
@@ -137,6 +160,8 @@ mod tests {
     use hvd_wire::{Request, SetChange};
 
     use super::*;
+    use crate::autotune::AutotuneOptions;
+    use crate::execute::team::Hierarchy;
 
     fn hub(size: usize) -> Hub {
         Hub::new(CoordinatorOptions {
@@ -209,6 +234,41 @@ mod tests {
         assert_eq!(*verdicts[0].members, [Rank::new(1)]);
         assert_eq!(verdicts[1].verdict.changes, [SetVerdict::Removed(id)]);
         assert_eq!(*verdicts[1].members, pair);
+    }
+
+    #[test]
+    fn tuned_parameters_are_told_to_all_ranks_and_hold_for_all_sets() {
+        let mut hub = hub(2);
+        everybody(&mut hub, 2, &SetChange::Add(vec![Rank::new(1)]));
+        let parameters = Parameters {
+            fusion_threshold: 1 << 20,
+            cycle_time: Duration::ZERO,
+            chunk_bytes: 1 << 16,
+            small_allreduce_bytes: 1 << 12,
+            hierarchy: Hierarchy::default(),
+            cache: false,
+        };
+        hub.autotune(Autotuner::new(&AutotuneOptions::default(), parameters));
+        let leave = Ready {
+            shutdown: true,
+            ..Ready::default()
+        };
+        hub.hear(Rank::new(0), leave, Instant::now()).unwrap();
+        let verdicts = hub.decide(Instant::now());
+        let told = verdicts[0].verdict.tuned.unwrap();
+        assert_eq!(verdicts[0].verdict.process_set, ProcessSetId::GLOBAL);
+        assert_eq!(
+            (told.chunk_bytes, told.small_allreduce_bytes),
+            (1 << 16, 1 << 12)
+        );
+        let adopted = hub.coordinators.values().map(Coordinator::adopted);
+        assert!(adopted.eq([Some(parameters); 2]));
+        hub.follow(&SetVerdict::Added {
+            id: ProcessSetId::new(2),
+            ranks: vec![Rank::new(0)],
+        });
+        let later = &hub.coordinators[&ProcessSetId::new(2)];
+        assert_eq!(later.adopted(), Some(parameters));
     }
 
     #[test]

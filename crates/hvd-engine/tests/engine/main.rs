@@ -10,5 +10,6 @@
 #[macro_use]
 mod jobs;
 
+mod autotune;
 mod operations;
 mod sets;

@@ -4,6 +4,7 @@ use hvd_types::{DType, Device, ReduceOp, Shape};
 use hvd_wire::Request;
 
 use super::*;
+use crate::autotune::{AutotuneOptions, Choice};
 
 fn options(size: usize) -> CoordinatorOptions {
     CoordinatorOptions {
@@ -450,4 +451,70 @@ fn rule_breakers_are_named() {
     lost.root = Rank::new(2);
     let unknown = coordinator.hear(me, asks(vec![lost]), Instant::now());
     assert_eq!(unknown, Err(ProtocolError::UnknownRoot(Rank::new(2))));
+}
+
+fn parameters(fusion_threshold: u64, cache: bool) -> Parameters {
+    Parameters {
+        fusion_threshold,
+        cycle_time: Duration::ZERO,
+        chunk_bytes: 1 << 16,
+        small_allreduce_bytes: 1 << 12,
+        hierarchy: crate::execute::team::Hierarchy::default(),
+        cache,
+    }
+}
+
+#[test]
+fn tuned_parameters_hold_for_the_verdict_they_come_with() {
+    let mut coordinator = coordinator(options(2));
+    let start = parameters(0, true);
+    coordinator.autotune(Autotuner::new(&AutotuneOptions::default(), start));
+    let message = asks(vec![request("a", 1), request("b", 1)]);
+    let verdict = round(&mut coordinator, 2, &message).unwrap();
+    assert_eq!(verdict.tuned, Some(tuned(&start)));
+    assert_eq!(operations(&verdict).len(), 2, "not fused any more");
+    let verdict = round(&mut coordinator, 2, &names(1, 1)).unwrap();
+    assert_eq!(verdict.tuned, None, "it is said once");
+}
+
+#[test]
+fn a_cache_that_is_turned_off_is_forgotten_by_all_and_can_be_turned_on_again() {
+    let mut coordinator = coordinator(options(2));
+    round(&mut coordinator, 2, &asks(vec![request("a", 1)]));
+    coordinator.adopt(parameters(0, false));
+    // On its way when the cache was turned off.
+    let verdict = round(&mut coordinator, 2, &names(1, 1)).unwrap();
+    assert_eq!(verdict.evicted, [CacheId(1)]);
+    assert_eq!(told(&operations(&verdict)[0][0]), ("a", None));
+    let verdict = round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
+    assert_eq!(verdict.evicted, []);
+    assert_eq!(told(&operations(&verdict)[0][0]), ("a", None));
+    coordinator.adopt(parameters(0, true));
+    let verdict = round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
+    assert_eq!(told(&operations(&verdict)[0][0]), ("a", Some(2)));
+}
+
+#[test]
+fn only_allreduced_bytes_are_measured_and_the_end_is_the_end() {
+    let mut coordinator = coordinator(options(1));
+    let autotune = AutotuneOptions {
+        warmup_samples: 0,
+        steps_per_sample: 1,
+        max_samples: 0,
+        fixed_choices: Choice::ALL.to_vec(),
+        ..AutotuneOptions::default()
+    };
+    coordinator.autotune(Autotuner::new(&autotune, parameters(0, true)));
+    let barrier = Request {
+        kind: OpKind::Barrier,
+        ..request("b", 0)
+    };
+    for _ in 0..20 {
+        round(&mut coordinator, 1, &asks(vec![barrier.clone()]));
+    }
+    assert!(coordinator.autotuner.is_some());
+    for _ in 0..6 {
+        round(&mut coordinator, 1, &asks(vec![request("a", 1)]));
+    }
+    assert!(coordinator.autotuner.is_none(), "five samples were enough");
 }

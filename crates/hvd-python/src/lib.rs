@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+mod autotune;
 mod collectives;
 mod error;
 mod fork;

@@ -15,6 +15,7 @@ use hvd_transport::{Abort, Failure, Lifeline, Mesh, Transport};
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
 
+use crate::autotune;
 use crate::error::{Error, Result};
 use crate::fork::close_inherited;
 use crate::handles::SIGNAL_CHECK;
@@ -123,13 +124,7 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
     let sockets = lifeline.as_ref().map_or(&[][..], Lifeline::descriptors);
     let sockets = Arc::new(Mutex::new(sockets.to_vec()));
     let options = EngineOptions {
-        // The order in which an element is summed depends on its place in the buffer, and that on
-        // what else is in it.
-        fusion_threshold: if config.deterministic {
-            0
-        } else {
-            config.fusion_threshold
-        },
+        fusion_threshold: fusion_threshold(&config),
         cache_capacity: config.cache_capacity,
         cycle_time: config.cycle_time,
         group_fusion: if config.disable_group_fusion {
@@ -146,6 +141,7 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
             Some(Timeline::Dynamic) | None => None,
         },
         dump_directory: config.dump_dir.clone(),
+        autotune: autotune::options(&config),
         hierarchy: Hierarchy {
             allreduce: config.hierarchical_allreduce.unwrap_or(false),
             allgather: config.hierarchical_allgather.unwrap_or(false),
@@ -172,6 +168,16 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
         joining: Mutex::new(None),
         lifeline_sockets,
     })
+}
+
+fn fusion_threshold(config: &WorkerConfig) -> u64 {
+    // The order in which an element is summed depends on its place in the buffer, and that on what
+    // else is in it.
+    if config.deterministic {
+        0
+    } else {
+        config.fusion_threshold
+    }
 }
 
 /// Closes the connections of an engine that has ended, telling the launcher and the other ranks

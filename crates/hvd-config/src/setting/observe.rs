@@ -3,8 +3,6 @@
 
 use super::{Group, Values, name, setting};
 
-const AUTOTUNE_SUPPORT: &str = "autotuning";
-
 pub(super) const LOG: Group = Group {
     title: "Log",
     about: "What is printed and kept.",
@@ -100,11 +98,11 @@ pub(super) const AUTOTUNE: Group = Group {
             name::AUTOTUNE,
             Values::Flag,
             "0",
-            "1 turns autotuning on. A parameter that is set is not tuned.",
+            "1 turns autotuning on. A parameter that is set is not tuned; with \
+             `HOROVOD_DETERMINISTIC=1` none is.",
         )
         .flag("--autotune, --no-autotune")
-        .key("autotune.enabled")
-        .comes_with(AUTOTUNE_SUPPORT),
+        .key("autotune.enabled"),
         setting(
             name::AUTOTUNE_LOG,
             Values::Text("a file name"),
@@ -112,8 +110,13 @@ pub(super) const AUTOTUNE: Group = Group {
             "Table of what was tried, comma separated; the last row is the best.",
         )
         .flag("--autotune-log-file")
-        .key("autotune.log_file")
-        .comes_with(AUTOTUNE_SUPPORT),
+        .key("autotune.log_file"),
+        setting(
+            name::AUTOTUNE_START,
+            Values::Text("a file name"),
+            "",
+            "Table of an earlier search, with whose last row to begin.",
+        ),
         setting(
             name::AUTOTUNE_WARMUP_SAMPLES,
             Values::Count,
@@ -121,8 +124,7 @@ pub(super) const AUTOTUNE: Group = Group {
             "Number of observations at the start that are thrown away.",
         )
         .flag("--autotune-warmup-samples")
-        .key("autotune.warmup_samples")
-        .comes_with(AUTOTUNE_SUPPORT),
+        .key("autotune.warmup_samples"),
         setting(
             name::AUTOTUNE_STEPS_PER_SAMPLE,
             Values::Positive,
@@ -130,25 +132,22 @@ pub(super) const AUTOTUNE: Group = Group {
             "Number of steps that are timed as one sample.",
         )
         .flag("--autotune-steps-per-sample")
-        .key("autotune.steps_per_sample")
-        .comes_with(AUTOTUNE_SUPPORT),
+        .key("autotune.steps_per_sample"),
         setting(
             name::AUTOTUNE_MAX_SAMPLES,
             Values::Count,
             "20",
-            "Number of samples after which the search ends.",
+            "Number of observations after which the search ends.",
         )
         .flag("--autotune-bayes-opt-max-samples")
-        .key("autotune.bayes_opt_max_samples")
-        .comes_with(AUTOTUNE_SUPPORT),
+        .key("autotune.bayes_opt_max_samples"),
         setting(
             name::AUTOTUNE_NOISE,
             Values::Fraction,
             "0.8",
-            "How far measured speeds are believed to be off.",
+            "How far measured speeds are off at most, compared with how far they differ.",
         )
         .flag("--autotune-gaussian-process-noise")
-        .key("autotune.gaussian_process_noise")
-        .comes_with(AUTOTUNE_SUPPORT),
+        .key("autotune.gaussian_process_noise"),
     ],
 };

@@ -33,13 +33,15 @@ pub struct StallCheck {
 pub struct Autotune {
     /// Where to write what was tried.
     pub log: Option<PathBuf>,
+    /// The log of an earlier search, with whose last row to begin.
+    pub start: Option<PathBuf>,
     /// Number of observations at the start that are thrown away.
     pub warmup_samples: u32,
     /// Number of steps that are timed as one sample; not 0.
     pub steps_per_sample: u32,
-    /// Number of samples after which the search ends.
+    /// Number of observations after which the search ends.
     pub max_samples: u32,
-    /// How far measured speeds are believed to be off, from 0 to 1.
+    /// How far measured speeds are off at most, in units of their spread, from 0 to 1.
     pub noise: f64,
     /// The user has set the fusion threshold, so it is not tuned.
     pub fixed_fusion_threshold: bool,
@@ -86,6 +88,7 @@ impl Autotune {
         let is_set = |variable| environment.text(variable).is_some();
         let autotune = Self {
             log: environment.path(name::AUTOTUNE_LOG),
+            start: environment.path(name::AUTOTUNE_START),
             warmup_samples: environment.value(name::AUTOTUNE_WARMUP_SAMPLES, |_| true)?,
             steps_per_sample: environment
                 .value(name::AUTOTUNE_STEPS_PER_SAMPLE, |&steps| steps > 0)?,

@@ -228,12 +228,14 @@ fn autotuning_leaves_alone_what_is_set() {
     let config = read(&[
         ("HOROVOD_AUTOTUNE", "1"),
         ("HOROVOD_AUTOTUNE_LOG", "log.csv"),
+        ("HOROVOD_AUTOTUNE_START", "earlier.csv"),
         ("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.5"),
         ("HOROVOD_CYCLE_TIME", "2"),
     ])
     .unwrap();
     let expected = Autotune {
         log: Some("log.csv".into()),
+        start: Some("earlier.csv".into()),
         warmup_samples: 3,
         steps_per_sample: 10,
         max_samples: 20,

@@ -103,6 +103,105 @@ def test_timeline_of_a_whole_job(tmp_path: Path) -> None:
     assert begins == ends > 0
 
 
+PARTS = """
+import numpy as np
+import horovod.numpy as hvd
+
+hvd.init()
+if hvd.rank() == 1:
+    hvd.barrier()
+arrays = [np.ones((4, 2)), np.ones((6, 2), np.float32)]
+handles = [
+    hvd.grouped_allreduce_async(arrays, name="r"),
+    hvd.grouped_allgather_async(arrays[:1] * 2, name="g"),
+    hvd.allgather_async(arrays[1], name="single"),
+    hvd.alltoall_async(arrays[0], name="t"),
+    hvd.grouped_reducescatter_async(arrays[:1] * 2, name="s"),
+    hvd.broadcast_async(arrays[0], 0, name="b"),
+]
+if hvd.rank() == 0:
+    hvd.barrier()
+for handle in handles:
+    hvd.synchronize(handle)
+"""
+
+MEMCPY_IN, MEMCPY_OUT = "MEMCPY_IN_FUSION_BUFFER", "MEMCPY_OUT_FUSION_BUFFER"
+
+
+def parts_of(events: list[dict[str, Any]], tensor: str) -> list[str]:
+    """What happened to a tensor, nested parts in brackets; without what only may happen."""
+    labels = [event for event in events if event.get("name") == "process_name"]
+    pid = next(label["pid"] for label in labels if label["args"].get("name") == tensor)
+    parts: list[str] = []
+    for event in events:
+        if event.get("pid") == pid and event["ph"] == "B":
+            parts += [event["name"], "("]
+        elif event.get("pid") == pid and event["ph"] == "E":
+            parts.append(")")
+    text = " ".join(parts).replace("( )", "").replace("INIT_FUSION_BUFFER ", "")
+    return text.replace("QUEUE ", "").split()
+
+
+def nested(operation: str, *parts: str) -> list[str]:
+    return [f"NEGOTIATE_{operation}", operation, "(", *parts, ")"]
+
+
+def test_timeline_shows_the_parts_of_every_operation(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json"
+    job = run(PARTS, HOROVOD_TIMELINE=str(path))
+    assert job.returncode == 0, job.stderr
+    events = events_of(path)
+    gathered = nested("ALLGATHER", "ALLOCATE_OUTPUT", MEMCPY_IN, "GLOO_ALLGATHER", MEMCPY_OUT)
+    scattered = nested("REDUCESCATTER", MEMCPY_IN, "GLOO_REDUCESCATTER", MEMCPY_OUT)
+    for tensor, parts in {
+        "grouped_allreduce.r_1of2": nested("ALLREDUCE", "GLOO_ALLREDUCE"),
+        "grouped_allgather.g_1of2": gathered,
+        "grouped_allgather.g_2of2": gathered,
+        "allgather.single": nested("ALLGATHER", "ALLOCATE_OUTPUT", "GLOO_ALLGATHER"),
+        "alltoall.t": nested("ALLTOALL", "ALLOCATE_OUTPUT", "MPI_ALLTOALL"),
+        "grouped_reducescatter.s_2of2": scattered,
+        "broadcast.b": nested("BROADCAST", "GLOO_BCAST"),
+    }.items():
+        assert parts_of(events, tensor) == parts, tensor
+    # Everything was ready at the same moment on rank 1: all but the first had to wait, and the
+    # fusion buffer was not there before.
+    found = names(events)
+    assert {"QUEUE", "INIT_FUSION_BUFFER"} <= found, found
+
+
+WATCHING = """
+import os, sys, time
+import numpy as np
+import horovod.numpy as hvd
+
+hvd.init()
+hvd.allreduce(np.ones(5), name="seen")
+if hvd.rank() == 0:
+    wanted = ["allreduce.seen", "NEGOTIATE_ALLREDUCE", '"ALLREDUCE"', "CYCLE_START"]
+    deadline = time.monotonic() + 20
+    while not all(word in open(os.environ["HOROVOD_TIMELINE"]).read() for word in wanted):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+hvd.barrier()
+"""
+
+
+def test_the_timeline_can_be_read_while_the_job_runs(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json"
+    job = run(WATCHING, HOROVOD_TIMELINE=str(path), HOROVOD_TIMELINE_MARK_CYCLES="1")
+    assert job.returncode == 0, job.stderr
+
+
+def test_ranks_may_differ_about_the_timeline(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json"
+    only_rank_0 = (
+        "import os\nif os.environ['HOROVOD_RANK'] != '0': del os.environ['HOROVOD_TIMELINE']\n"
+    )
+    job = run(only_rank_0 + STEPS, HOROVOD_TIMELINE=str(path))
+    assert job.returncode == 0, job.stderr
+    assert "allreduce.a" in names(events_of(path))
+
+
 DYNAMIC = """
 import sys
 import numpy as np
@@ -110,7 +209,8 @@ import horovod.numpy as hvd
 
 hvd.init()
 for round in range(5):
-    hvd.start_timeline(f"{sys.argv[1]}/{round}.json", mark_cycles=round % 2 == 1)
+    for _ in range(2):
+        hvd.start_timeline(f"{sys.argv[1]}/{round}.json", mark_cycles=round % 2 == 1)
     hvd.allreduce(np.ones(5), name=f"round{round}")
     hvd.allreduce(np.ones(5), name="every")
     hvd.stop_timeline()
@@ -130,7 +230,7 @@ def test_timeline_started_and_stopped_by_the_program(tmp_path: Path) -> None:
     assert job.returncode == 0, job.stderr
     for number in range(5):
         found = names(events_of(tmp_path / f"{number}.json"))
-        assert f"allreduce.round{number}" in found
+        assert {f"allreduce.round{number}", "allreduce.every"} <= found
         assert ("CYCLE_START" in found) == (number % 2 == 1)
 
 

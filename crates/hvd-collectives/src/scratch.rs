@@ -16,10 +16,15 @@ impl Scratch {
         Self { bytes: Vec::new() }
     }
 
+    /// Whether so many bytes are there without allocating.
+    pub fn holds(&self, length: usize) -> bool {
+        self.bytes.len() >= length.saturating_add(ALIGNMENT - 1)
+    }
+
     /// The first `length` bytes, aligned to 64. Their contents are whatever the last use left.
     pub fn bytes(&mut self, length: usize) -> &mut [u8] {
-        let needed = length.saturating_add(ALIGNMENT - 1);
-        if self.bytes.len() < needed {
+        if !self.holds(length) {
+            let needed = length.saturating_add(ALIGNMENT - 1);
             // Nobody needs the old contents, so they are not carried over.
             self.bytes = Vec::new();
             self.bytes.resize(needed, 0);
@@ -38,8 +43,10 @@ mod tests {
     fn is_aligned_and_does_not_move_once_it_is_large_enough() {
         let mut scratch = Scratch::new();
         assert!(scratch.bytes(0).is_empty());
+        assert!(!scratch.holds(1000));
         let large = scratch.bytes(1000).as_ptr();
         assert_eq!(large.addr() % ALIGNMENT, 0);
+        assert!(scratch.holds(1000));
         assert_eq!(scratch.bytes(1000).len(), 1000);
         assert_eq!(scratch.bytes(3).as_ptr(), large);
         assert_eq!(scratch.bytes(1000).as_ptr(), large);

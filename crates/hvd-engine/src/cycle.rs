@@ -292,6 +292,9 @@ impl Cycle {
         if let Some(tuned) = verdict.tuned {
             self.executor.tune(tuned);
         }
+        if let Some(set) = self.sets.get(&id) {
+            self.observer.queued(set, &verdict.responses);
+        }
         for response in verdict.responses {
             match response {
                 Response::Execute(operation) => self.execute(id, &operation)?,

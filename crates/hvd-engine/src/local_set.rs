@@ -64,6 +64,14 @@ impl LocalSet {
         }
     }
 
+    /// The tensors of an operation, as far as they are known.
+    pub(crate) fn names(&self, operation: &Operation) -> impl Iterator<Item = Arc<str>> {
+        operation.members.iter().filter_map(|member| match member {
+            Member::Known(id) => Some(Arc::clone(&self.known.plan(*id)?.name)),
+            Member::New(plan) => Some(Arc::clone(&plan.name)),
+        })
+    }
+
     /// What this rank has for each tensor of an operation.
     pub(crate) fn tasks(&mut self, operation: &Operation) -> Result<Vec<Task>> {
         let kind = operation.kind;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hvd_types::Rank;
-use hvd_wire::Operation;
+use hvd_wire::{Operation, Response};
 
 use crate::execute::Task;
+use crate::local_set::LocalSet;
 use crate::queue::Entry;
 use crate::recorder::{About, Event, OperationNumber, Recorder, State};
 use crate::timeline::Timeline;
@@ -44,6 +45,22 @@ impl Observer {
         let number = self.recorder.record(&event, entry.submitted);
         self.recorder.advance(number, State::Negotiating, now);
         entry.number = Some(number);
+    }
+
+    /// A verdict came; all its operations but the first wait for their turn.
+    pub(crate) fn queued(&self, set: &LocalSet, responses: &[Response]) {
+        if !self.timeline.is_recording() {
+            return;
+        }
+        let operations = responses.iter().filter_map(|response| match response {
+            Response::Execute(operation) => Some(operation),
+            Response::Refuse { .. } | Response::Joined { .. } => None,
+        });
+        for operation in operations.skip(1) {
+            for name in set.names(operation) {
+                self.timeline.operation_queued(&name, operation.kind);
+            }
+        }
     }
 
     /// An operation begins. What is returned goes to [`Self::ended`].

@@ -6,10 +6,12 @@
 use hvd_collectives::{
     Communicator, Hosts, PartsMut, Tuning, allgather_in_place, hierarchical_allgather,
 };
+use hvd_types::Shape;
 use hvd_wire::{Operation, TensorPlan};
 
-use super::{Context, Work, count, row_bytes};
+use super::{Context, Work, buffer, count, row_bytes};
 use crate::handle::Outcome;
+use crate::tensor::{Memory, Source};
 use crate::timeline::Activity;
 
 pub(super) fn allgather(
@@ -36,9 +38,10 @@ fn alone(
         target,
         ..
     } = work;
-    context.phases.begin(Activity::Collective(operation.kind));
     let counts = bytes_by_rank(&plan, operation);
+    context.phases.begin(Activity::AllocateOutput);
     let mut memory = target.into_memory(counts.iter().sum());
+    context.phases.begin(Activity::Collective(operation.kind));
     let start = counts[..context.comm.index()].iter().sum::<usize>();
     let bytes = memory.as_mut_slice();
     bytes[start..start + source.len()].copy_from_slice(source.as_slice());
@@ -73,11 +76,16 @@ fn fused(
     let blocks: Vec<usize> = (0..context.comm.size())
         .map(|rank| counts.iter().map(|by_rank| by_rank[rank]).sum())
         .collect();
+    context.phases.begin(Activity::AllocateOutput);
+    let (sources, results): (Vec<_>, Vec<_>) = works
+        .into_iter()
+        .zip(&counts)
+        .map(|(work, by_rank)| Gathered::new(work, by_rank))
+        .unzip();
+    let buffer = buffer(context.fusion, blocks.iter().sum(), &mut context.phases);
     context.phases.begin(Activity::MemcpyInFusionBuffer);
-    let buffer = context.fusion.bytes(blocks.iter().sum());
     let mut place = blocks[..me].iter().sum();
-    for work in &works {
-        let bytes = work.source.as_slice();
+    for bytes in sources.iter().map(Source::as_slice) {
         buffer[place..place + bytes.len()].copy_from_slice(bytes);
         place += bytes.len();
     }
@@ -93,7 +101,7 @@ fn fused(
         &context.workspace.tuning,
     )?;
     context.phases.begin(Activity::MemcpyOutFusionBuffer);
-    Ok(unpack(works, &counts, buffer))
+    Ok(unpack(results, &counts, buffer))
 }
 
 /// Gathers the parts of all ranks, of which this rank's own is in its place.
@@ -109,34 +117,50 @@ fn gather(
     }
 }
 
+/// Where the result of a tensor that travels with others goes.
+struct Gathered {
+    shape: Shape,
+    memory: Memory,
+    filled: usize,
+}
+
+impl Gathered {
+    /// What a tensor sends, and where its result goes.
+    fn new(work: Work, by_rank: &[usize]) -> (Source, Self) {
+        let gathered = Self {
+            shape: gathered_shape(&work.plan),
+            memory: work.target.into_memory(by_rank.iter().sum()),
+            filled: 0,
+        };
+        (work.source, gathered)
+    }
+
+    fn append(&mut self, slice: &[u8]) {
+        let place = self.filled..self.filled + slice.len();
+        self.memory.as_mut_slice()[place].copy_from_slice(slice);
+        self.filled += slice.len();
+    }
+
+    fn into_outcome(self) -> Outcome {
+        Outcome {
+            output: self.memory.into_buffer(),
+            shape: self.shape,
+            ..Outcome::default()
+        }
+    }
+}
+
 /// Copies each tensor's slices out of a buffer ordered by rank.
-fn unpack(works: Vec<Work>, counts: &[Vec<usize>], buffer: &[u8]) -> Vec<Outcome> {
-    let mut targets: Vec<_> = works
-        .into_iter()
-        .zip(counts)
-        .map(|(work, by_rank)| {
-            (
-                gathered_shape(&work.plan),
-                work.target.into_memory(by_rank.iter().sum()),
-                0,
-            )
-        })
-        .collect();
+fn unpack(mut results: Vec<Gathered>, counts: &[Vec<usize>], buffer: &[u8]) -> Vec<Outcome> {
     let mut rest = buffer;
     for rank in 0..counts.first().map_or(0, Vec::len) {
-        for ((_, memory, filled), by_rank) in targets.iter_mut().zip(counts) {
+        for (result, by_rank) in results.iter_mut().zip(counts) {
             let (slice, after) = rest.split_at(by_rank[rank]);
-            memory.as_mut_slice()[*filled..*filled + slice.len()].copy_from_slice(slice);
-            *filled += slice.len();
+            result.append(slice);
             rest = after;
         }
     }
-    let outcome = |(shape, memory, _): (_, crate::tensor::Memory, usize)| Outcome {
-        output: memory.into_buffer(),
-        shape,
-        ..Outcome::default()
-    };
-    targets.into_iter().map(outcome).collect()
+    results.into_iter().map(Gathered::into_outcome).collect()
 }
 
 fn bytes_by_rank(plan: &TensorPlan, operation: &Operation) -> Vec<usize> {
@@ -147,6 +171,6 @@ fn bytes_by_rank(plan: &TensorPlan, operation: &Operation) -> Vec<usize> {
         .collect()
 }
 
-fn gathered_shape(plan: &TensorPlan) -> hvd_types::Shape {
+fn gathered_shape(plan: &TensorPlan) -> Shape {
     plan.shape.with_first(plan.first_dimensions.iter().sum())
 }

@@ -10,7 +10,7 @@ use hvd_collectives::{
 use hvd_types::{OpKind, ReduceOp};
 use hvd_wire::Operation;
 
-use super::{Context, Work};
+use super::{Context, Work, buffer};
 use crate::handle::Outcome;
 use crate::timeline::Activity;
 
@@ -68,8 +68,8 @@ fn fused(
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
     let lengths: Vec<usize> = works.iter().map(|work| work.source.len()).collect();
+    let buffer = buffer(context.fusion, lengths.iter().sum(), &mut context.phases);
     context.phases.begin(Activity::MemcpyInFusionBuffer);
-    let buffer = context.fusion.bytes(lengths.iter().sum());
     let mut rest = &mut buffer[..];
     for work in &works {
         let (part, after) = rest.split_at_mut(work.source.len());

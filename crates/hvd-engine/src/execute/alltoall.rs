@@ -15,7 +15,6 @@ pub(super) fn alltoall(
     operation: &Operation,
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
-    context.phases.begin(Activity::Collective(operation.kind));
     works
         .into_iter()
         .map(|work| alone(context, operation, work))
@@ -44,7 +43,9 @@ fn alone(
     exchange_counts(&mut context.comm, &splits, &mut received_splits)?;
     check_received(context, &plan, &received_splits)?;
     let (to_send, to_receive) = (bytes(&splits), bytes(&received_splits));
+    context.phases.begin(Activity::AllocateOutput);
     let mut memory = target.into_memory(to_receive.iter().sum());
+    context.phases.begin(Activity::Collective(operation.kind));
     hvd_collectives::alltoall(
         &mut context.comm,
         Parts {

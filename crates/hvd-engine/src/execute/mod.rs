@@ -23,7 +23,7 @@ use hvd_wire::{Operation, TensorPlan, Tuned};
 use crate::handle::{Completer, Outcome};
 use crate::queue::Entry;
 use crate::tensor::{Source, Target};
-use crate::timeline::Timeline;
+use crate::timeline::{Activity, Timeline};
 use crate::{Error, Result};
 use phases::Phases;
 use team::{Hierarchy, Team};
@@ -60,6 +60,15 @@ struct Context<'a> {
     /// Where the result of a fused operation lands if it is not in the same place.
     result: &'a mut Scratch,
     phases: Phases<'a>,
+}
+
+/// The first `length` bytes of a buffer, which is made larger if it is too small. Takes the parts
+/// of a context, so that the rest of it can be used while the buffer is.
+fn buffer<'b>(scratch: &'b mut Scratch, length: usize, phases: &mut Phases<'_>) -> &'b mut [u8] {
+    if !scratch.holds(length) {
+        phases.begin(Activity::InitFusionBuffer);
+    }
+    scratch.bytes(length)
 }
 
 impl Context<'_> {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use hvd_collectives::{Combine, Parts, Reduction, ScatterBuffers, kernel, share};
 use hvd_wire::{Operation, TensorPlan};
 
-use super::{Context, Work, count, row_bytes};
+use super::{Context, Work, buffer, count, row_bytes};
 use crate::handle::Outcome;
 use crate::timeline::Activity;
 
@@ -31,8 +31,8 @@ pub(super) fn reducescatter(
                 .sum()
         })
         .collect();
+    let input = buffer(context.fusion, counts.iter().sum(), &mut context.phases);
     context.phases.begin(Activity::MemcpyInFusionBuffer);
-    let input = context.fusion.bytes(counts.iter().sum());
     let mut rest = &mut input[..];
     for rank in 0..size {
         for work in &works {

@@ -30,6 +30,8 @@ pub(super) enum Happening {
     NegotiateStart(OpKind),
     RankReady(u32),
     NegotiateEnd,
+    /// Agreed, and waiting for operations before it.
+    Queued(OpKind),
     OperationStart(OpKind),
     /// An operation that is nothing but an error.
     Refused,
@@ -41,6 +43,10 @@ pub(super) enum Happening {
 /// A part of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
+    /// The fusion buffer is made larger.
+    InitFusionBuffer,
+    /// Memory for the result is allocated.
+    AllocateOutput,
     /// It is copied into the fusion buffer.
     MemcpyInFusionBuffer,
     /// It is copied out of the fusion buffer.
@@ -52,6 +58,8 @@ pub(crate) enum Activity {
 impl Activity {
     pub(super) const fn label(self) -> &'static str {
         match self {
+            Self::InitFusionBuffer => "INIT_FUSION_BUFFER",
+            Self::AllocateOutput => "ALLOCATE_OUTPUT",
             Self::MemcpyInFusionBuffer => "MEMCPY_IN_FUSION_BUFFER",
             Self::MemcpyOutFusionBuffer => "MEMCPY_OUT_FUSION_BUFFER",
             Self::Collective(OpKind::Allreduce) => "GLOO_ALLREDUCE",
@@ -65,6 +73,9 @@ impl Activity {
         }
     }
 }
+
+/// An operation that waits for those before it. Not an [`Activity`]: nothing is being done.
+pub(super) const QUEUE: &str = "QUEUE";
 
 /// The name of an operation under way.
 pub(super) const fn operation_label(kind: OpKind) -> &'static str {

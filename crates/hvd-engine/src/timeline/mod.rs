@@ -136,6 +136,11 @@ impl Timeline {
         self.note(name, Happening::NegotiateEnd);
     }
 
+    /// What was agreed for a tensor waits for operations before it.
+    pub(crate) fn operation_queued(&self, name: &Arc<str>, kind: OpKind) {
+        self.note(name, Happening::Queued(kind));
+    }
+
     /// What was agreed for a tensor begins.
     pub(crate) fn operation_start(&self, name: &Arc<str>, kind: OpKind) {
         self.note(name, Happening::OperationStart(kind));

@@ -48,6 +48,12 @@ fn record_script(timeline: &Timeline, clock: &FakeClock) {
     clock.advance(1000);
     timeline.activity_end(&grad);
     timeline.operation_end(&grad, Some((DType::Float32, &Shape::new([2, 3]))));
+    clock.advance(5);
+    timeline.operation_queued(&grad, OpKind::Allreduce);
+    clock.advance(5);
+    timeline.operation_start(&grad, OpKind::Allreduce);
+    clock.advance(5);
+    timeline.operation_end(&grad, None);
     let wrong: Arc<str> = "broadcast.wrong".into();
     clock.advance(5);
     timeline.negotiate_start(&wrong, OpKind::Broadcast);
@@ -72,6 +78,8 @@ fn a_recording_looks_like_the_golden_file() {
 #[test]
 fn activities_have_the_names_that_tools_look_for() {
     let plain = [
+        (Activity::InitFusionBuffer, "INIT_FUSION_BUFFER"),
+        (Activity::AllocateOutput, "ALLOCATE_OUTPUT"),
         (Activity::MemcpyInFusionBuffer, "MEMCPY_IN_FUSION_BUFFER"),
         (Activity::MemcpyOutFusionBuffer, "MEMCPY_OUT_FUSION_BUFFER"),
     ];
@@ -231,6 +239,7 @@ fn full_life() -> Vec<Happening> {
         Happening::RankReady(0),
         Happening::RankReady(12),
         Happening::NegotiateEnd,
+        Happening::Queued(OpKind::Alltoall),
         Happening::OperationStart(OpKind::Alltoall),
         Happening::ActivityStart(Activity::MemcpyInFusionBuffer),
         Happening::ActivityEnd,
@@ -261,7 +270,7 @@ fn a_full_queue_loses_events_counts_them_and_says_so() {
 
 proptest! {
     #[test]
-    fn trace_2_whatever_is_lost_begins_and_ends_nest(lost in prop::collection::vec(any::<bool>(), 52)) {
+    fn trace_2_whatever_is_lost_begins_and_ends_nest(lost in prop::collection::vec(any::<bool>(), 56)) {
         let started = Instant::now();
         let mut trace = Trace::new(started);
         let lives = std::iter::repeat_with(full_life).take(4).flatten();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! unknown --NegotiateStart--> negotiating --NegotiateEnd--> unknown
+//! unknown --Queued--> queued --OperationStart--> operating
 //! unknown --OperationStart--> operating --ActivityStart--> active --ActivityEnd--> operating
 //!                             operating --OperationEnd--> unknown
 //! ```
@@ -18,7 +19,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hvd_types::{DType, OpKind, Shape};
 
-use super::event::{Event, Happening, operation_label};
+use super::event::{Event, Happening, QUEUE, operation_label};
 use super::file::Objects;
 use super::json::push_string;
 
@@ -42,6 +43,7 @@ struct Tensor {
 enum State {
     Unknown,
     Negotiating,
+    Queued,
     Operating,
     Active,
 }
@@ -52,7 +54,7 @@ impl State {
         match self {
             Self::Unknown => 0,
             Self::Negotiating | Self::Operating => 1,
-            Self::Active => 2,
+            Self::Queued | Self::Active => 2,
         }
     }
 }
@@ -125,6 +127,16 @@ impl Trace {
                 state
             }
             (State::Negotiating, Happening::NegotiateEnd) => self.close(pid, state, ts),
+            (_, Happening::Queued(kind)) => {
+                self.operate(pid, state, ts, operation_label(*kind));
+                self.begin(pid, ts, QUEUE);
+                State::Queued
+            }
+            (State::Queued, Happening::OperationStart(_))
+            | (State::Active, Happening::ActivityEnd) => {
+                self.end(pid, ts, None);
+                State::Operating
+            }
             (_, Happening::OperationStart(kind)) => {
                 self.operate(pid, state, ts, operation_label(*kind))
             }
@@ -141,16 +153,8 @@ impl Trace {
                 self.begin(pid, ts, activity.label());
                 State::Active
             }
-            (State::Active, Happening::ActivityEnd) => {
-                self.end(pid, ts, None);
-                State::Operating
-            }
             (State::Operating | State::Active, Happening::OperationEnd(result)) => {
-                if state == State::Active {
-                    self.end(pid, ts, None);
-                }
-                self.end(pid, ts, result.as_ref());
-                State::Unknown
+                self.finish(pid, state, ts, result.as_ref())
             }
             _ => return,
         };
@@ -170,6 +174,20 @@ impl Trace {
         self.close(pid, state, ts);
         self.begin(pid, ts, label);
         State::Operating
+    }
+
+    fn finish(
+        &mut self,
+        pid: usize,
+        state: State,
+        ts: u128,
+        result: Option<&(DType, Shape)>,
+    ) -> State {
+        if state == State::Active {
+            self.end(pid, ts, None);
+        }
+        self.end(pid, ts, result);
+        State::Unknown
     }
 
     /// Ends all that is open.

@@ -21,6 +21,8 @@ def test_the_place_is_the_launchers(framework: Framework) -> None:
     assert hvd.local_rank() == int(os.environ.get("HOROVOD_LOCAL_RANK", str(hvd.local_rank())))
     assert 0 <= hvd.local_rank() < hvd.local_size() <= hvd.size()
     assert 0 <= hvd.cross_rank() < hvd.cross_size() <= hvd.size()
+    assert hvd.local_ranks()[hvd.local_rank()] == hvd.rank()
+    assert hvd.cross_ranks()[hvd.cross_rank()] == hvd.rank()
     assert hvd.global_process_set.ranks == list(range(hvd.size()))
     assert hvd.global_process_set.size() == hvd.size()
     assert hvd.global_process_set.rank() == hvd.rank()

@@ -23,6 +23,7 @@ def test_the_place() -> None:
     assert (hvd.rank(), hvd.size()) == (0, 1)
     assert (hvd.local_rank(), hvd.local_size()) == (0, 1)
     assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
+    assert (hvd.local_ranks(), hvd.cross_ranks()) == ([0], [0])
     assert hvd.is_homogeneous()
 
 

@@ -19,6 +19,7 @@ use crate::fusion::plan::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles};
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
 use crate::negotiate::hub::Hub;
+use crate::neighbours::Neighbours;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Change, Entry, Queue};
@@ -84,6 +85,7 @@ pub enum Farewell {
 pub struct Engine {
     rank: Rank,
     size: usize,
+    neighbours: Neighbours,
     process_sets: Arc<ProcessSets>,
     timeline: Timeline,
     kind: &'static str,
@@ -103,6 +105,8 @@ impl Engine {
         farewell: impl FnOnce(Farewell, Box<dyn Transport>) + Send + 'static,
     ) -> Result<Self> {
         let (rank, size, kind) = (transport.rank(), transport.size(), transport.kind());
+        let neighbours = Neighbours::of(rank, &hosts)
+            .map_err(|error| Error::Internal(format!("the hosts make no sense: {error}")))?;
         let queue = Arc::new(Queue::new(transport.waker()));
         let timeline = Timeline::new();
         if rank == Rank::COORDINATOR
@@ -128,6 +132,7 @@ impl Engine {
         Ok(Self {
             rank,
             size,
+            neighbours,
             process_sets,
             timeline,
             kind,
@@ -140,6 +145,11 @@ impl Engine {
     /// Number of ranks in the job.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// The ranks on this rank's host, and those in its place on others.
+    pub fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
     }
 
     /// What moves the bytes between ranks.

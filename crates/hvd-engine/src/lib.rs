@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 mod engine;
+mod neighbours;
 mod submit;
 mod tensor;
 
@@ -41,6 +42,7 @@ pub use fusion::plan::GroupFusion;
 pub use handle::{Completion, Handle, Outcome};
 pub use hvd_wire::SetChange;
 pub use negotiate::coordinator::JoinAverage;
+pub use neighbours::Neighbours;
 pub use process_set::ProcessSets;
 pub use stall::StallOptions;
 pub use submit::{ArgumentError, Submission, Unsupported};

@@ -151,10 +151,9 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
             hvd_config::JoinAverage::Contributors => JoinAverage::Contributors,
         },
     };
-    let placement = config.placement.clone();
-    let homogeneous = is_balanced(&hosts);
-    let dynamic_process_sets = config.dynamic_process_sets;
-    let has_timeline = config.timeline.is_some();
+    let (placement, homogeneous) = (config.placement.clone(), is_balanced(&hosts));
+    let (dynamic_process_sets, has_timeline) =
+        (config.dynamic_process_sets, config.timeline.is_some());
     let lifeline_sockets = Arc::clone(&sockets);
     let farewell = move |end, transport| leave(&config, end, transport, lifeline, &sockets);
     let engine = Engine::start(transport, hosts, &options, farewell)?;
@@ -358,4 +357,20 @@ pub(crate) fn local_size() -> PyResult<u32> {
 #[pyfunction]
 pub(crate) fn cross_size() -> PyResult<u32> {
     Ok(known("cross_size()")?.placement.cross_size)
+}
+
+/// The ranks on this host, by local rank.
+#[pyfunction]
+pub(crate) fn local_ranks() -> PyResult<Vec<u32>> {
+    Ok(numbers(&known("local_ranks()")?.engine.neighbours().local))
+}
+
+/// The ranks with this process's local rank, by cross rank.
+#[pyfunction]
+pub(crate) fn cross_ranks() -> PyResult<Vec<u32>> {
+    Ok(numbers(&known("cross_ranks()")?.engine.neighbours().cross))
+}
+
+fn numbers(ranks: &[Rank]) -> Vec<u32> {
+    ranks.iter().map(|rank| rank.number()).collect()
 }

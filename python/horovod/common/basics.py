@@ -158,6 +158,21 @@ def cross_rank() -> int:
     return _core.cross_rank()
 
 
+def local_ranks() -> list[int]:
+    """Ranks of the processes on this host; position i has local rank i."""
+    _require_initialized()
+    return _core.local_ranks()
+
+
+def cross_ranks() -> list[int]:
+    """Ranks of the processes with this process's local rank; position i has cross rank i.
+
+    A host with fewer processes than that is not among them.
+    """
+    _require_initialized()
+    return _core.cross_ranks()
+
+
 def is_homogeneous() -> bool:
     """Whether every host runs the same number of processes."""
     _require_initialized()

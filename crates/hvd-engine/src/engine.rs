@@ -12,6 +12,7 @@ use hvd_transport::{Failure, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::SetChange;
 
+use crate::affinity::Core;
 use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
 use crate::cycle::Cycle;
 use crate::execute::team::{Hierarchy, Team};
@@ -47,6 +48,8 @@ pub struct EngineOptions {
     pub stall: Option<StallOptions>,
     /// Where rank 0 writes the timeline from the start, and whether it marks cycles.
     pub timeline: Option<(PathBuf, bool)>,
+    /// The core that the engine thread is bound to.
+    pub core: Option<Core>,
     /// Where each rank writes its last operations if the engine fails.
     pub dump_directory: Option<PathBuf>,
     /// The search for faster parameters than the above, if there is to be one. Rank 0's counts.
@@ -64,6 +67,7 @@ impl Default for EngineOptions {
             hierarchy: Hierarchy::default(),
             stall: None,
             timeline: None,
+            core: None,
             dump_directory: None,
             autotune: None,
         }
@@ -120,13 +124,16 @@ impl Engine {
         let registry = Arc::clone(&process_sets);
         let to_cycle = Arc::clone(&queue);
         let observer = Observer::new(timeline.clone(), options.dump_directory.clone());
-        let hierarchy = options.hierarchy;
+        let (hierarchy, core) = (options.hierarchy, options.core);
         let cycle = Cycle::new(
             transport, to_cycle, hub, registry, hosts, hierarchy, observer,
         );
         let thread = thread::Builder::new()
             .name("hvd-engine".to_owned())
-            .spawn(move || cycle.run(farewell))
+            .spawn(move || {
+                bind(core);
+                cycle.run(farewell);
+            })
             .map_err(|error| Error::Internal(format!("cannot start the engine thread: {error}")))?;
         let thread = Mutex::new(Some(thread));
         Ok(Self {
@@ -323,6 +330,15 @@ fn autotuner(hosts: &[String], options: &EngineOptions, autotune: &AutotuneOptio
         autotune.fixed_choices.extend(by_hosts);
     }
     Autotuner::new(&autotune, defaults)
+}
+
+/// Binds the engine thread. The core was usable when it was chosen; a job goes on without it.
+fn bind(core: Option<Core>) {
+    if let Some(core) = core
+        && let Err(error) = core.bind()
+    {
+        tracing::warn!("cannot bind the engine thread to {core:?}: {error}");
+    }
 }
 
 fn marks(shown: bool) -> CycleMarks {

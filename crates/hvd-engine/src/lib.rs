@@ -9,6 +9,7 @@
 
 #![deny(unsafe_code)]
 
+mod affinity;
 mod engine;
 mod neighbours;
 mod submit;
@@ -34,6 +35,7 @@ mod timeline;
 mod error;
 mod handle;
 
+pub use affinity::{Core, UnusableCore};
 pub use autotune::{AutotuneOptions, Choice, Dimension};
 pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};

@@ -32,6 +32,11 @@ pub(crate) enum Error {
          from the program"
     )]
     NoTimeline,
+    #[error("HOROVOD_THREAD_AFFINITY is of no use to local rank {local_rank}: {source}")]
+    Core {
+        local_rank: u32,
+        source: hvd_engine::UnusableCore,
+    },
     #[error("process set {0} does not exist")]
     UnknownProcessSet(u32),
     #[error("{0} needs an initialized horovod; call hvd.init() first")]
@@ -53,6 +58,7 @@ impl From<Error> for PyErr {
             | Error::UnknownHandle(_)
             | Error::UnknownProcessSet(_)
             | Error::NoTimeline
+            | Error::Core { .. }
             | Error::NotInitialized(_) => PyValueError::new_err(text),
         }
     }

@@ -9,7 +9,7 @@ use std::thread;
 
 use hvd_config::{Environment, Timeline, WorkerConfig};
 use hvd_engine::{
-    Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage, StallOptions,
+    Core, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage, StallOptions,
 };
 use hvd_transport::{Abort, Failure, Lifeline, Mesh, Transport};
 use hvd_types::{Placement, Rank};
@@ -99,18 +99,32 @@ fn join(attempt: &Attempt) -> Result<()> {
             tracing::warn!("{text}");
         }
     }
+    let core = core_for(&config)?;
     let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
     let mesh = hvd_transport::connect(&config, generation)?;
     if attempt.abandoned.load(Ordering::Acquire) {
         // Dropping the mesh leaves in peace.
         return Ok(());
     }
-    let session = start(config, mesh)?;
+    let session = start(config, mesh, core)?;
     *SESSION.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(session));
     Ok(())
 }
 
-fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
+/// The core for the engine thread of this process. Tried before other ranks are waited for.
+fn core_for(config: &WorkerConfig) -> Result<Option<Core>> {
+    let Some(cores) = &config.thread_affinity else {
+        return Ok(None);
+    };
+    let local_rank = config.placement.local_rank;
+    let number = usize::try_from(local_rank)
+        .ok()
+        .and_then(|at| cores.get(at));
+    let core = number.map(|&number| Core::new(number)).transpose();
+    core.map_err(|source| Error::Core { local_rank, source })
+}
+
+fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session> {
     let Mesh {
         transport,
         abort,
@@ -140,6 +154,7 @@ fn start(config: WorkerConfig, mesh: Mesh) -> Result<Session> {
             Some(Timeline::File(path)) => Some((path.clone(), config.timeline_mark_cycles)),
             Some(Timeline::Dynamic) | None => None,
         },
+        core,
         dump_directory: config.dump_dir.clone(),
         autotune: autotune::options(&config),
         hierarchy: Hierarchy {

@@ -112,8 +112,7 @@ const THREAD_AFFINITY: Setting = setting(
     "Core that the engine's thread of each process on a host is bound to, in order of local rank.",
 )
 .flag("--thread-affinity")
-.key("library_options.thread_affinity")
-.comes_with("thread binding");
+.key("library_options.thread_affinity");
 
 pub(super) const ALGORITHMS: Group = Group {
     title: "Algorithms",

@@ -50,6 +50,9 @@ MISMATCHES: dict[str, Call] = {
     "broadcast shape": lambda f, hvd, odd: hvd.broadcast(
         tensor(f, (5 if odd else 4,)), 0, name="x"
     ),
+    "broadcast dimensions": lambda f, hvd, odd: hvd.broadcast(
+        tensor(f, (2, 2) if odd else (4,)), 0, name="x"
+    ),
     "broadcast type": lambda f, hvd, odd: hvd.broadcast(
         tensor(f, (4,), "int32" if odd else "float32"), 0, name="x"
     ),
@@ -57,11 +60,20 @@ MISMATCHES: dict[str, Call] = {
     "alltoall type": lambda f, hvd, odd: hvd.alltoall(
         tensor(f, (hvd.size(),), "int32" if odd else "float32"), name="x"
     ),
+    "alltoall dimensions": lambda f, hvd, odd: hvd.alltoall(
+        tensor(f, (hvd.size(), 1) if odd else (hvd.size(),)), name="x"
+    ),
     "alltoall second dimension": lambda f, hvd, odd: hvd.alltoall(
         tensor(f, (hvd.size(), 3 if odd else 2)), name="x"
     ),
     "reducescatter shape": lambda f, hvd, odd: hvd.reducescatter(
         tensor(f, (5 if odd else 4,)), name="x"
+    ),
+    "reducescatter dimensions": lambda f, hvd, odd: hvd.reducescatter(
+        tensor(f, (2, 2) if odd else (4,)), name="x"
+    ),
+    "reducescatter prescale": lambda f, hvd, odd: hvd.reducescatter(
+        tensor(f, (4,)), name="x", prescale_factor=2.0 if odd else 1.0
     ),
     "reducescatter type": lambda f, hvd, odd: hvd.reducescatter(
         tensor(f, (4,), "int32" if odd else "float32"), name="x"

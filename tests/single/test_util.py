@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from horovod.common import util
+from horovod.common import build, util
 from horovod.common.exceptions import (
     HorovodInternalError,
     HorovodVersionMismatchError,
@@ -74,7 +74,11 @@ def test_versions_that_cannot_be_compared(version: object, target: str) -> None:
         util.is_version_greater_equal_than(version, target)  # type: ignore[arg-type]
 
 
-def test_extension_available() -> None:
+def test_extension_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert util.extension_available("numpy")
+    assert not util.extension_available("no_such_framework")
+    # Looked for once: the answers stay although nothing could be found any more.
+    monkeypatch.setattr(build, "_can_find", lambda module: pytest.fail(f"looked for {module}"))
     assert util.extension_available("numpy")
     assert not util.extension_available("no_such_framework")
 

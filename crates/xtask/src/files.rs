@@ -12,6 +12,7 @@ const LONGEST: usize = 600;
 const UNSAFE: &[&str] = &[
     "crates/hvd-transport/src/shm",
     "crates/hvd-transport/src/os",
+    "crates/hvd-transport/tests/interleavings/os.rs",
     "crates/hvd-collectives/src/kernel",
     "crates/hvd-engine/src/tensor.rs",
     "crates/hvd-launch/src/exec/os.rs",

@@ -2,7 +2,7 @@
 //!
 //! Always on, so it must cost next to nothing. The engine thread holds the [`Recorder`], the only
 //! writer; any thread may hold a [`History`] and look back. Writing takes no lock and allocates
-//! nothing: each record is a fixed number of atomic words under a version number (see [`slot`]), so
+//! nothing: each record is a fixed number of atomic words under a version number (see [`version_lock`]), so
 //! a reader never delays the writer and never sees half a record.
 //!
 //! - `RING-1` the ring holds the last [`CAPACITY`] operations, oldest first in a snapshot.
@@ -14,9 +14,10 @@
 
 mod dump;
 mod slot;
+mod version_lock;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, atomic};
 use std::time::{Duration, Instant, SystemTime};
 
 use hvd_types::{DType, OpKind, ProcessSetId, Rank};

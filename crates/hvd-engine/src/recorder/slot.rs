@@ -10,17 +10,15 @@
 //! 16..24   first eight dimensions
 //! ```
 //!
-//! A version lock with one writer: the writer makes the version odd, stores the words, makes it
-//! even; a reader takes a copy and keeps it only if the version was even and the same before and
-//! after. All words are atomic, so a torn copy is harmless and no unsafe code is needed. The
-//! release fence after the odd version and the acquire fence before the second look pair up: a
-//! reader that saw any word of a newer record also sees that the version has moved.
+//! How a reader gets a record that was never half written is told in [`version_lock`].
+//!
+//! [`version_lock`]: super::version_lock
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use hvd_types::{DType, OpKind, ProcessSetId};
 
+use super::version_lock::VersionLock;
 use super::{Event, OperationNumber, Record, State};
 
 const NUMBER: usize = 0;
@@ -43,74 +41,46 @@ const ATTEMPTS: usize = 64;
 #[repr(align(64))]
 #[derive(Default)]
 pub(super) struct Slot {
-    version: AtomicU64,
-    words: [AtomicU64; WORDS],
+    words: VersionLock<WORDS>,
 }
 
 impl Slot {
     /// Overwrites the record. Only the one writer may call this.
     pub(super) fn begin(&self, number: OperationNumber, event: &Event<'_>, when: Duration) {
-        let version = self.enter();
-        self.put(NUMBER, number.0);
-        self.put(FACTS, facts(event));
-        self.put(NAME_LENGTH, event.name.len() as u64);
-        self.put(TIMES, nanoseconds(when));
+        let version = self.words.enter();
+        self.words.put(NUMBER, number.0);
+        self.words.put(FACTS, facts(event));
+        self.words.put(NAME_LENGTH, event.name.len() as u64);
+        self.words.put(TIMES, nanoseconds(when));
         for phase in 1..4 {
-            self.put(TIMES + phase, 0);
+            self.words.put(TIMES + phase, 0);
         }
         self.put_name(event.name.as_bytes());
         let dimensions = event.dimensions.iter().take(MOST_DIMENSIONS);
         for (index, &dimension) in dimensions.enumerate() {
-            self.put(DIMENSIONS + index, dimension);
+            self.words.put(DIMENSIONS + index, dimension);
         }
-        self.leave(version);
+        self.words.leave(version);
     }
 
     /// Moves the record on, if it still is about that operation. Only the one writer may call this.
     pub(super) fn advance(&self, number: OperationNumber, state: State, when: Duration) {
-        if self.get(NUMBER) != number.0 || self.version.load(Ordering::Relaxed) == 0 {
+        if self.words.get(NUMBER) != number.0 || !self.words.is_used() {
             return;
         }
-        let version = self.enter();
-        let others = self.get(FACTS) & !(0xff << 16);
-        self.put(FACTS, others | (state as u64) << 16);
-        self.put(TIMES + state.phase(), nanoseconds(when));
-        self.leave(version);
+        let version = self.words.enter();
+        let others = self.words.get(FACTS) & !(0xff << 16);
+        self.words.put(FACTS, others | (state as u64) << 16);
+        self.words.put(TIMES + state.phase(), nanoseconds(when));
+        self.words.leave(version);
     }
 
-    /// The record as it was at one moment; `None` if there is none or it never stood still.
+    /// The record as it was at one moment; `None` if there is none or it never stood still. An
+    /// unused slot reads as number zero with no times.
     pub(super) fn read(&self) -> Option<Record> {
         (0..ATTEMPTS)
-            .find_map(|_| self.copy())
+            .find_map(|_| self.words.copy())
             .and_then(|words| decode(&words))
-    }
-
-    /// A consistent copy of the words; an unused slot reads as number zero with no times.
-    fn copy(&self) -> Option<[u64; WORDS]> {
-        let before = self.version.load(Ordering::Acquire);
-        let words = std::array::from_fn(|index| self.get(index));
-        fence(Ordering::Acquire);
-        let after = self.version.load(Ordering::Relaxed);
-        (before == after && before.is_multiple_of(2)).then_some(words)
-    }
-
-    fn enter(&self) -> u64 {
-        let version = self.version.load(Ordering::Relaxed) + 1;
-        self.version.store(version, Ordering::Relaxed);
-        fence(Ordering::Release);
-        version
-    }
-
-    fn leave(&self, version: u64) {
-        self.version.store(version + 1, Ordering::Release);
-    }
-
-    fn put(&self, index: usize, word: u64) {
-        self.words[index].store(word, Ordering::Relaxed);
-    }
-
-    fn get(&self, index: usize) -> u64 {
-        self.words[index].load(Ordering::Relaxed)
     }
 
     fn put_name(&self, name: &[u8]) {
@@ -124,7 +94,7 @@ impl Slot {
         }
         let (words, _) = kept.as_chunks::<8>();
         for (index, word) in words.iter().enumerate() {
-            self.put(NAME + index, u64::from_le_bytes(*word));
+            self.words.put(NAME + index, u64::from_le_bytes(*word));
         }
     }
 }

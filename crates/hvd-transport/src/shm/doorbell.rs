@@ -24,9 +24,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Instant;
 
+use super::atomic::{AtomicU32, Ordering, fence};
 use crate::os::futex;
 use crate::os::memory::Mapping;
 

@@ -8,8 +8,13 @@
 
 mod doorbell;
 mod ring;
+#[cfg(test)]
+mod ring_tests;
 mod segment;
 mod transport;
+
+// The test `interleavings` compiles the doorbell with other atomics under this name.
+use std::sync::atomic;
 
 pub(crate) use segment::{Capacities, Segment};
 pub(crate) use transport::SharedMemory;

@@ -19,6 +19,8 @@ mod spec;
 
 pub use describe::describe;
 pub use error::{Error, HostTrouble, Result};
-pub use exec::{launch, serve_as_agent};
-pub use remote::{HostKeys, SshOptions};
-pub use spec::{FunctionMode, JobSpec, OutputOptions, RemoteOptions, Stamp, Verbosity};
+pub use exec::{launch, serve_as_agent, serve_drivers};
+pub use remote::{Calling, HostKeys, SshOptions};
+pub use spec::{
+    AgentsOption, FunctionMode, JobSpec, OutputOptions, RemoteOptions, Stamp, Verbosity,
+};

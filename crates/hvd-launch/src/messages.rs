@@ -98,6 +98,16 @@ pub(crate) fn reachability(matrix: &str) -> String {
     format!("addresses, from row to column:\n{}", matrix.trim_end())
 }
 
+/// Said by an agent that was started beforehand.
+pub(crate) fn calling(driver: &str) -> String {
+    format!("{SPEAKER}agent: calling {driver} until a job there wants this host\n")
+}
+
+/// Said when agents are expected to call.
+pub(crate) fn awaiting_calls(port: u16) -> String {
+    format!("waiting for agents: `horovodrun agent <this host>:{port}` on each of the other hosts")
+}
+
 /// What the driver waits for while agents are on their way.
 pub(crate) fn awaiting(hosts: &[String]) -> String {
     const SHOWN: usize = 3;

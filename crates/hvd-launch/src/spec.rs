@@ -41,6 +41,8 @@ pub struct RemoteOptions {
     pub ssh: SshOptions,
     /// The command that stands in for ssh, as Kubeflow sets it in `OMPI_MCA_plm_rsh_agent`.
     pub rsh_agent: Option<String>,
+    /// Set if agents call by themselves and no ssh is used.
+    pub agents: Option<AgentsOption>,
     /// The Python that runs here, tried first on other hosts.
     pub interpreter: String,
     /// Network interfaces to use, if not all.
@@ -49,6 +51,23 @@ pub struct RemoteOptions {
     pub advertised: Vec<(String, IpAddr)>,
     /// First and last of the ports that ranks may listen on.
     pub port_range: Option<(u16, u16)>,
+}
+
+/// Where agents call that were started beforehand, and how they are recognised.
+#[derive(Clone)]
+pub struct AgentsOption {
+    /// The port they call at.
+    pub port: u16,
+    /// The secret that they share with the driver.
+    pub token: String,
+}
+
+impl std::fmt::Debug for AgentsOption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentsOption")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What happens to the workers' output, apart from going to the console.

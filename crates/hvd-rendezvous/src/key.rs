@@ -2,6 +2,9 @@
 //! Owns the text form in which it reaches workers; never shows it in a log or an error.
 
 use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -56,6 +59,22 @@ impl JobKey {
         })
     }
 
+    /// The key that belongs to a secret people have chosen and given to every host.
+    pub fn from_token(token: &str) -> Self {
+        Self(hash(
+            &[0; Self::LENGTH],
+            b"hvd agent token",
+            token.as_bytes(),
+        ))
+    }
+
+    /// A key for one job, from this one and a number that is used once. Whoever knows only the
+    /// number knows nothing of the key, so the number may be sent in the open.
+    #[must_use]
+    pub fn derive(&self, nonce: &[u8]) -> Self {
+        Self(hash(&self.0, b"hvd job key", nonce))
+    }
+
     /// The key as 64 hexadecimal digits.
     pub fn to_hex(&self) -> String {
         let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
@@ -67,6 +86,17 @@ impl JobKey {
     pub(crate) fn bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
     }
+}
+
+fn hash(key: &[u8; JobKey::LENGTH], label: &[u8], text: &[u8]) -> [u8; JobKey::LENGTH] {
+    // Padded with zeros to the hash's block, as it would be by definition.
+    let mut block = [0; 64];
+    block[..JobKey::LENGTH].copy_from_slice(key);
+    let mut mac = Hmac::<Sha256>::new(&block.into());
+    mac.update(label);
+    mac.update(&[0]);
+    mac.update(text);
+    mac.finalize().into_bytes().into()
 }
 
 impl fmt::Debug for JobKey {
@@ -142,6 +172,16 @@ mod tests {
             assert!(error.to_string().contains(&named), "{error}");
             assert!(!error.to_string().contains(&key.to_hex()[1..]), "{error}");
         }
+    }
+
+    #[test]
+    fn a_token_and_a_number_make_one_key_and_no_other() {
+        let key = |token, nonce: &[u8]| *JobKey::from_token(token).derive(nonce).bytes();
+        assert_eq!(key("a long secret", b"1"), key("a long secret", b"1"));
+        assert_ne!(key("a long secret", b"1"), key("a long secret", b"2"));
+        assert_ne!(key("a long secret", b"1"), key("another secret", b"1"));
+        let token = JobKey::from_token("a long secret");
+        assert_ne!(token.bytes(), token.derive(b"").bytes());
     }
 
     #[test]

@@ -16,6 +16,12 @@ pub(super) const LAUNCHER: Group = Group {
         )
         .flag("--start-timeout"),
         setting(
+            name::AGENT_TOKEN,
+            Values::Text("at least 16 characters"),
+            "",
+            "Secret by which `horovodrun --agents` and `horovodrun agent` recognise each other.",
+        ),
+        setting(
             name::ELASTIC_TIMEOUT,
             Values::Seconds,
             "600",

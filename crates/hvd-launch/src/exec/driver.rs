@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Error, JobSpec, Result, messages,
     plan::{Meeting, environment},
-    remote::{Expedition, Fleet},
+    remote::{Expedition, Fleet, Secret},
 };
 
 /// How long an interrupted launcher still waits for its console.
@@ -108,13 +108,14 @@ async fn begin(
         narrator.tell(|| messages::planned(placement));
     }
     narrator.phase(&mut clock, "files")?;
-    let key = JobKey::generate()?;
+    let (key, secret) = make_key(spec)?;
     let key_file = KeyFile::create(key_file, &key)?;
     let server = serve(spec, &key, &narrator, &mut clock).await?;
     let reaper = Reaper::start()?;
     let expedition = Expedition {
         spec,
         key: &key,
+        secret,
         store: server.address(),
         reaper: &reaper,
         narrator: &narrator,
@@ -150,6 +151,18 @@ async fn begin(
         server,
         key_file,
     })
+}
+
+/// The job's key, and what agents are told of it.
+fn make_key(spec: &JobSpec) -> Result<(JobKey, Secret)> {
+    let key = JobKey::generate()?;
+    let Some(agents) = &spec.remote.agents else {
+        let secret = Secret::Key(key.to_hex());
+        return Ok((key, secret));
+    };
+    let nonce = key.to_hex().into_bytes();
+    let key = JobKey::from_token(&agents.token).derive(&nonce);
+    Ok((key, Secret::Nonce(nonce)))
 }
 
 async fn start_fleet(fleet: &mut Fleet, clock: &StartClock, narrator: &Narrator) -> Result<()> {

@@ -37,4 +37,4 @@ pub(crate) use pipe::PipeReader;
 pub(crate) use reaper::{Reaper, has_children};
 pub(crate) use secret::KeyFile;
 pub(crate) use start::{Narrator, StartClock};
-pub use supervise::{launch, serve_as_agent};
+pub use supervise::{launch, serve_as_agent, serve_drivers};

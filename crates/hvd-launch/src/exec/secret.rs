@@ -22,13 +22,9 @@ impl KeyFile {
     pub(super) fn reserve() -> Result<PathBuf> {
         let name = JobKey::generate()?.to_hex();
         let name = format!("horovod-{}-{}", rustix::process::getuid(), &name[..16]);
-        let places = [
-            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
-            Some(std::env::temp_dir()),
-            Some(PathBuf::from("/dev/shm")),
-        ];
+        let places = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
         let mut problem = io::Error::from(io::ErrorKind::NotFound);
-        for place in places.into_iter().flatten() {
+        for place in places {
             let path = place.join(&name);
             match write_private(&path, b"0") {
                 Ok(()) => {

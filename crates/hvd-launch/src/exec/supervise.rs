@@ -35,10 +35,16 @@ use super::{
     secret::{self, KeyFile},
     tree,
 };
-use crate::{Error, JobSpec, Result, messages, remote::serve_agent};
+use crate::{
+    Error, JobSpec, Result, messages,
+    remote::{Calling, NOBODY, call_driver, serve_agent},
+};
 
 /// What ends a job from outside.
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// How long an agent waits before it calls again.
+const BETWEEN_CALLS: Duration = Duration::from_secs(1);
 
 /// How long the last sweep waits for killed processes to go.
 const SWEEP: Duration = Duration::from_secs(2);
@@ -67,6 +73,31 @@ pub fn launch(spec: &JobSpec) -> i32 {
 /// Must be called by the only thread of the process, because it forks.
 pub fn serve_as_agent() -> i32 {
     supervise(Loyalty::Follow, serve_agent)
+}
+
+/// Is the agent of this host for one driver after the other, or for the first one only, and returns
+/// the exit status for this process. Waits for a driver as long as there is none.
+///
+/// Must be called by the only thread of the process, because it forks.
+pub fn serve_drivers(calling: &Calling, only_once: bool) -> i32 {
+    say(&messages::calling(&calling.driver));
+    loop {
+        let work = async |interrupts: &mut Interrupts, key_file: &Path| {
+            call_driver(calling, interrupts, key_file).await
+        };
+        match supervise(Loyalty::Stay, work) {
+            NOBODY => {}
+            status if only_once || status > 128 => return status,
+            _ => {}
+        }
+        let ending = SignalSet::new(&ENDING);
+        let mask = ending.block();
+        let interrupted = ending.wait(Some(BETWEEN_CALLS));
+        mask.restore();
+        if let Some(signal) = interrupted {
+            return 128 + signal;
+        }
+    }
 }
 
 /// Whether the end of the process that started this one is the end of the job.

@@ -79,7 +79,13 @@ async fn an_idle_link_stays_and_a_silent_one_is_given_up() {
     let channel = agent.open(&"output");
     assert!(matches!(agent.hear().await, News::Lost(Loss::Silent)));
     assert!(began.elapsed() <= SILENCE + PULSE);
-    assert!(channel.sender.send(&[0; WINDOW_AND_MORE]).await.is_err());
+    assert!(
+        channel
+            .sender
+            .send(&vec![0; WINDOW_AND_MORE])
+            .await
+            .is_err()
+    );
     drop(driver);
 }
 

@@ -154,6 +154,7 @@ fn is_passed_on(variable: &OsStr, reach: Reach) -> bool {
         && variable != "OLDPWD"
         && variable != name::SECRET_KEY
         && variable != name::SECRET_KEY_FILE
+        && variable != name::AGENT_TOKEN
         && (reach == Reach::SameHost || !OF_ONE_HOST.iter().any(|one| variable == *one))
 }
 

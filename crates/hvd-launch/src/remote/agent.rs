@@ -7,25 +7,28 @@
 //!   killed [`LAST_CHANCE`] later.
 //! - `AGENT-3` it ends when no process of the job is left on its host.
 
-use std::{collections::HashSet, ffi::OsString, io, path::Path, thread, time::Duration};
+use std::{collections::HashSet, ffi::OsString, io, path::Path, time::Duration};
 
 use hvd_rendezvous::JobKey;
 use hvd_types::Rank;
 use rustix::process::Signal;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
 
 use super::{
+    aside::aside,
     back,
     facts::{self, HostFacts, Question},
-    message::{Assignment, BACK, GREETING, HERE, Notice, Opening, Order, Urgency},
+    message::{Assignment, BACK, GREETING, HERE, Notice, Opening, Order, Secret, Urgency},
     probe::ProbePort,
+    resolve::this_machine,
     stdio::{self, Input, Output},
+    summon::adopt,
     survey, tunnel,
 };
 use crate::{
@@ -34,7 +37,7 @@ use crate::{
         Crew, Interrupts, KeyFile, PipeReader, RankEnd, RankOutput, RankTask, Reaper, has_children,
     },
     link::{ChannelSender, Link, News},
-    plan::{Meeting, meeting_variables},
+    plan::{Meeting, Reach, meeting_variables, passed_on},
 };
 
 /// How long a driver may take to say what is to be done.
@@ -71,10 +74,94 @@ pub(crate) async fn serve(interrupts: &mut Interrupts, key_file: &Path) -> Resul
         // The driver found something wrong, with our version perhaps, and has left.
         return Ok(0);
     };
-    let key = JobKey::from_hex(&assignment.key)?;
+    let Secret::Key(key) = &assignment.secret else {
+        return Err(failed(io::ErrorKind::InvalidData.into()));
+    };
+    let key = JobKey::from_hex(key)?;
     let (link, leash) = open_link(&assignment, &key, input, output)
         .await
         .map_err(&failed)?;
+    work(assignment, link, key, key_file, interrupts, leash).await
+}
+
+/// Whom an agent that was started beforehand calls, and as whom.
+#[derive(Clone)]
+pub struct Calling {
+    /// The driver's host and port.
+    pub driver: String,
+    /// The secret that both know.
+    pub token: String,
+    /// The name of this host in the job, if not its own.
+    pub name: Option<String>,
+}
+
+impl std::fmt::Debug for Calling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calling")
+            .field("driver", &self.driver)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The exit status of an agent that nobody answers.
+pub(crate) const NOBODY: i32 = 75;
+
+/// Serves the driver that answers, if one does.
+pub(crate) async fn call(
+    calling: &Calling,
+    interrupts: &mut Interrupts,
+    key_file: &Path,
+) -> Result<i32> {
+    let failed = Error::system("speak with the driver");
+    let token = JobKey::from_token(&calling.token);
+    let answered = tokio::select! {
+        stream = introduce(calling, &token) => stream,
+        signal = interrupts.next() => return Ok(128 + signal),
+    };
+    let Some(stream) = answered else {
+        return Ok(NOBODY);
+    };
+    let (mut reader, writer) = adopt(stream).map_err(&failed)?.into_split();
+    // A driver that does not expect this host hangs up.
+    let assignment = timeout(ASSIGNMENT, read_assignment(&mut reader)).await;
+    let Ok(Ok(Some(assignment))) = assignment else {
+        return Ok(NOBODY);
+    };
+    let Secret::Nonce(nonce) = &assignment.secret else {
+        return Err(failed(io::ErrorKind::InvalidData.into()));
+    };
+    let key = token.derive(nonce);
+    let link = Link::start(reader, writer);
+    work(assignment, link, key, key_file, interrupts, None).await
+}
+
+async fn introduce(calling: &Calling, token: &JobKey) -> Option<std::net::TcpStream> {
+    let name = calling.name.clone().unwrap_or_else(this_machine);
+    let (driver, token) = (calling.driver.clone(), token.clone());
+    let (sender, answer) = oneshot::channel();
+    aside("hvd-call", move || {
+        let _ = sender.send(back::introduce(&driver, &token, &name));
+    });
+    match answer.await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::info!(%error, "no driver answers");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Does what the assignment says.
+async fn work(
+    assignment: Assignment,
+    link: DriverLink,
+    key: JobKey,
+    key_file: &Path,
+    interrupts: &mut Interrupts,
+    leash: Option<Input>,
+) -> Result<i32> {
     let key_file = KeyFile::create(key_file, &key)?;
     let probe_port = ProbePort::open(assignment.port_range, &key, assignment.host)?;
     let facts = look_around(&assignment).await?;
@@ -113,14 +200,18 @@ async fn look_around(assignment: &Assignment) -> Result<HostFacts> {
             .collect(),
     };
     let (sender, facts) = oneshot::channel();
-    thread::spawn(move || sender.send(facts::gather(&question)));
+    aside("hvd-facts", move || {
+        drop(sender.send(facts::gather(&question)))
+    });
     let facts = timeout(FACTS, facts).await;
     facts.ok().and_then(Result::ok).ok_or_else(|| {
         Error::system("look at the working directory")(io::ErrorKind::TimedOut.into())
     })
 }
 
-async fn read_assignment(input: &mut Input) -> io::Result<Option<Assignment>> {
+async fn read_assignment(
+    input: &mut (impl AsyncReadExt + Unpin),
+) -> io::Result<Option<Assignment>> {
     let Ok(length) = input.read_u32_le().await else {
         return Ok(None);
     };
@@ -146,9 +237,7 @@ async fn open_link(
     let Some(stream) = back else {
         return Ok((Link::start(input, output), None));
     };
-    let _ = stream.set_nodelay(true);
-    stream.set_nonblocking(true)?;
-    let (reader, writer) = TcpStream::from_std(stream)?.into_split();
+    let (reader, writer) = adopt(stream)?.into_split();
     Ok((Link::start(reader, writer), Some(input)))
 }
 
@@ -326,6 +415,7 @@ impl Agent {
         meeting: &[(&'static str, OsString)],
     ) -> Vec<RankTask> {
         let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let own: Vec<_> = passed_on(&own, Reach::SameHost).collect();
         let task = |rank: &super::message::RankAssignment| {
             let told = variables.iter().chain(&rank.variables);
             let told = told.map(|(name, value)| (name.into(), value.into()));

@@ -1,12 +1,12 @@
 //! The connection from an agent back to the driver. Both prove the job key to each other before
-//! anything else is said; then the agent tells which host it is.
+//! anything else is said; then the agent tells which host it is. Agents that were started beforehand
+//! and call by themselves are in `calls.rs`.
 
 use std::{
     collections::{HashMap, HashSet},
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex, PoisonError},
-    thread,
     time::Duration,
 };
 
@@ -21,41 +21,72 @@ use tokio::{
     time::timeout,
 };
 
-use super::message::Assignment;
+mod calls;
+
+use super::{aside::aside, message::Assignment};
+pub(super) use calls::introduce;
 
 /// How long an agent tries; beyond it the link goes through `ssh`, which is never wrong.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-type Waiting = Arc<Mutex<HashMap<u32, oneshot::Sender<TcpStream>>>>;
+type Waiting = Arc<Mutex<HashMap<u32, (KnownAs, oneshot::Sender<TcpStream>)>>>;
 
 /// Where agents arrive.
 pub(super) struct Door {
     port: u16,
+    /// Whether agents call here by themselves.
+    is_public: bool,
     waiting: Waiting,
     _acceptor: Acceptor<TcpListener>,
 }
 
 impl Door {
-    /// Opens a port for agents that know `key`.
-    pub(super) fn open(key: &JobKey) -> Result<Self, HandshakeError> {
+    /// Opens a port for agents that were told `key`.
+    pub(super) fn open(key: &JobKey) -> hvd_rendezvous::Result<Self> {
+        let waiting = Waiting::default();
+        let expected = Arc::clone(&waiting);
+        let serve = move |guest: &Guest<TcpStream>| receive(guest, &expected);
+        Self::start(0, key, waiting, serve)
+    }
+
+    /// Opens this port for agents that were started beforehand with the token behind `key`.
+    pub(super) fn open_at(port: u16, key: &JobKey) -> hvd_rendezvous::Result<Self> {
+        let waiting = Waiting::default();
+        let expected = Arc::clone(&waiting);
+        let serve = move |guest: &Guest<TcpStream>| calls::receive(guest, &expected);
+        let door = Self::start(port, key, waiting, serve)?;
+        Ok(Self {
+            is_public: true,
+            ..door
+        })
+    }
+
+    fn start(
+        port: u16,
+        key: &JobKey,
+        waiting: Waiting,
+        serve: impl Fn(&Guest<TcpStream>) -> hvd_rendezvous::Result<()> + Send + Sync + 'static,
+    ) -> hvd_rendezvous::Result<Self> {
         let doing = "opening a port for agents";
-        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
-            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
+        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
             .map_err(HandshakeError::io(doing))?;
         let port = listener
             .local_addr()
             .map_err(HandshakeError::io(doing))?
             .port();
-        let waiting = Waiting::default();
-        let expected = Arc::clone(&waiting);
-        let acceptor = Acceptor::start(listener, "hvd-agents", key, move |guest| {
-            receive(guest, &expected)
-        })?;
+        let acceptor = Acceptor::start(listener, "hvd-agents", key, serve)?;
         Ok(Self {
             port,
+            is_public: false,
             waiting,
             _acceptor: acceptor,
         })
+    }
+
+    /// Whether agents call here by themselves.
+    pub(super) fn is_public(&self) -> bool {
+        self.is_public
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -63,12 +94,19 @@ impl Door {
     }
 
     /// The connection of the agent of `host`, when it comes.
-    pub(super) fn expect(&self, host: u32) -> oneshot::Receiver<TcpStream> {
+    pub(super) fn expect(&self, host: u32, known_as: KnownAs) -> oneshot::Receiver<TcpStream> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.insert(host, sender);
+        waiting.insert(host, (known_as, sender));
         receiver
     }
+}
+
+/// By what an agent that calls by itself is recognised as the one of a host.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnownAs {
+    pub(super) name: String,
+    pub(super) addresses: Vec<IpAddr>,
 }
 
 fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Result<()> {
@@ -84,7 +122,7 @@ fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Resul
     let host = u32::from_le_bytes(host);
     let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
     // An agent may arrive by several ways; the first one counts.
-    if let Some(expected) = waiting.remove(&host) {
+    if let Some((_, expected)) = waiting.remove(&host) {
         let kept = guest.keep();
         let stream = kept.try_clone().map_err(HandshakeError::io(doing))?;
         let _ = expected.send(stream);
@@ -98,8 +136,7 @@ pub(super) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<TcpSt
     let host = assignment.host;
     for address in addresses(assignment) {
         let (key, sender) = (key.clone(), sender.clone());
-        // Not the runtime's threads: it would wait at its end for those that are still trying.
-        thread::spawn(move || match knock(address, &key, host) {
+        aside("hvd-back", move || match knock(address, &key, host) {
             Ok(stream) => drop(sender.send(stream)),
             Err(error) => tracing::debug!(%address, %error, "the driver does not answer"),
         });
@@ -109,6 +146,10 @@ pub(super) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<TcpSt
 }
 
 /// What the driver says of itself, and where our `ssh` came from.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the ssh server's word, no setting of ours"
+)]
 fn addresses(assignment: &Assignment) -> HashSet<SocketAddr> {
     let seen = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let seen = seen.split(' ').next().and_then(|first| first.parse().ok());

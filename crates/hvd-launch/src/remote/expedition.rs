@@ -15,7 +15,7 @@ use super::{
     facts::{self, HostFacts, Question},
     findings::{self, Finding, HostAnswer, Job, Severity},
     fleet::Greeting,
-    message::{Assignment, RankAssignment},
+    message::{Assignment, RankAssignment, Secret},
     probe::ProbePort,
     resolve::{Resolved, resolve},
     summon::Summons,
@@ -32,6 +32,8 @@ use crate::{
 pub(crate) struct Expedition<'a> {
     pub(crate) spec: &'a JobSpec,
     pub(crate) key: &'a JobKey,
+    /// What agents are told of it.
+    pub(crate) secret: Secret,
     /// Where the key-value store listens, on this host.
     pub(crate) store: SocketAddr,
     pub(crate) reaper: &'a Reaper,
@@ -148,7 +150,13 @@ impl Expedition<'_> {
         own: &HostFacts,
         clock: &StartClock,
     ) -> Result<Fleet> {
-        let door = Door::open(self.key)?;
+        let door = match &self.spec.remote.agents {
+            None => Door::open(self.key)?,
+            Some(agents) => {
+                self.narrator.tell(|| messages::awaiting_calls(agents.port));
+                Door::open_at(agents.port, &JobKey::from_token(&agents.token))?
+            }
+        };
         let addresses = own.interfaces.iter();
         let addresses: Vec<IpAddr> = addresses
             .filter(|interface| interface.up && !interface.loopback)
@@ -188,18 +196,23 @@ impl Expedition<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: site,
             name: member.name.clone(),
-            key: self.key.to_hex(),
+            secret: self.secret.clone(),
             driver: addresses.to_vec(),
             driver_port: port,
             command: command.clone(),
             directory: directory.clone(),
-            environment: passed_on(inherited, Reach::OtherHost).collect(),
+            // What is not encrypted on its way carries nothing that might be secret.
+            environment: match remote.agents {
+                None => passed_on(inherited, Reach::OtherHost).collect(),
+                Some(_) => Vec::new(),
+            },
             port_range: remote.port_range,
             ranks: member.placements.iter().map(rank).collect(),
         };
         Summons {
             assignment,
             target: self.ssh_target(&member.name),
+            addresses: member.resolved.addresses.clone(),
             options: remote.clone(),
         }
     }

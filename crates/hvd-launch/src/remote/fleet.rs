@@ -86,7 +86,7 @@ pub(crate) struct RemoteHost {
     outgoing: Outgoing,
     /// When it was told what to do.
     assigned: Instant,
-    ssh: i32,
+    ssh: Option<i32>,
     /// Whether anything more may be heard of it.
     pub(crate) is_over: bool,
 }
@@ -110,16 +110,21 @@ impl Fleet {
         let (post, news) = mpsc::unbounded_channel();
         let mut hosts = Vec::new();
         for (index, (name, running)) in names.into_iter().zip(ranks).enumerate() {
-            let Some(Summoned { link, ssh }) = arrived.remove(&index) else {
+            let Some(Summoned {
+                link,
+                ssh,
+                assigned,
+            }) = arrived.remove(&index)
+            else {
                 continue;
             };
             hosts.push(RemoteHost {
                 name,
                 running,
                 variables: Vec::new(),
-                assigned: ssh.assigned,
+                assigned,
                 outgoing: link.outgoing().clone(),
-                ssh: ssh.pid.as_raw_pid(),
+                ssh: ssh.as_ref().map(|ssh| ssh.pid.as_raw_pid()),
                 is_over: false,
             });
             let attendant = Attendant {
@@ -250,7 +255,7 @@ impl Fleet {
 
     /// The processes of ours through which agents are reached: none of the job's.
     pub(crate) fn processes(&self) -> HashSet<i32> {
-        self.hosts.iter().map(|host| host.ssh).collect()
+        self.hosts.iter().filter_map(|host| host.ssh).collect()
     }
 
     /// Whether no host has anything left to say.
@@ -304,6 +309,17 @@ async fn call(
 
 fn no_answer(summons: &Summons) -> HostTrouble {
     let target = &summons.target;
+    if let Some(agents) = &summons.options.agents {
+        let port = agents.port;
+        return HostTrouble {
+            host: summons.assignment.name.clone(),
+            what: format!("no agent of host `{target}` has called at port {port} in time"),
+            remedy: format!(
+                "run `horovodrun agent <this host>:{port}` there, with the same \
+                 HOROVOD_AGENT_TOKEN; if its own name is not `{target}`, add `--name {target}`"
+            ),
+        };
+    }
     HostTrouble {
         host: summons.assignment.name.clone(),
         what: format!("host `{target}` did not answer in time"),
@@ -322,13 +338,12 @@ struct Attendant {
 }
 
 impl Attendant {
-    async fn attend(self, mut link: AgentLink, mut ssh: Ssh) {
+    async fn attend(self, mut link: AgentLink, mut ssh: Option<Ssh>) {
         loop {
             let news = tokio::select! {
                 news = link.hear() => news,
-                end = &mut ssh.end => {
-                    let end = end.unwrap_or(Outcome::Exited(0));
-                    self.tell(HostNews::Lost(lost_by(end, &ssh.words())));
+                why = end_of(&mut ssh) => {
+                    self.tell(HostNews::Lost(why));
                     return;
                 }
             };
@@ -354,9 +369,13 @@ impl Attendant {
             }
         }
         // The agent has no more to say; its `ssh` ends with it.
-        ssh.release();
+        if let Some(ssh) = &mut ssh {
+            ssh.release();
+        }
         link.finish(SSH_END).await;
-        let _ = timeout(SSH_END, &mut ssh.end).await;
+        if ssh.is_some() {
+            let _ = timeout(SSH_END, end_of(&mut ssh)).await;
+        }
         self.tell(HostNews::Said(Notice::Gone));
     }
 
@@ -365,18 +384,26 @@ impl Attendant {
     }
 }
 
+/// Waits for the end of `ssh`, and says what it means.
+async fn end_of(ssh: &mut Option<Ssh>) -> String {
+    let Some(ssh) = ssh else {
+        return std::future::pending().await;
+    };
+    let end = (&mut ssh.end).await.unwrap_or(Outcome::Exited(0));
+    lost_by(end, &ssh.words())
+}
+
 /// The end of `ssh` often says more than the end of the link.
-async fn explain(loss: &Loss, ssh: &mut Ssh) -> String {
+async fn explain(loss: &Loss, ssh: &mut Option<Ssh>) -> String {
     match loss {
         Loss::Silent => format!(
             "no sign of life for {:.1} s; is the host down, suspended, or cut off from here?",
             SILENCE.as_secs_f64()
         ),
         Loss::Broken(problem) => format!("the connection to its agent broke: {problem}"),
-        Loss::Closed => match timeout(SSH_END, &mut ssh.end).await {
-            Ok(Ok(end)) => lost_by(end, &ssh.words()),
-            _ => "its agent closed the connection".to_owned(),
-        },
+        Loss::Closed => timeout(SSH_END, end_of(ssh))
+            .await
+            .unwrap_or_else(|_| "its agent has gone".to_owned()),
     }
 }
 

@@ -13,6 +13,10 @@
 //! agent   Ended, for every rank      driver  End, if the job has to end
 //! agent   Gone, when no process is left
 //! ```
+//!
+//! An agent that was started beforehand connects, proves that it knows the token, sends its
+//! [`Introduction`] and gets its assignment, with a number in place of the job's key, over the same
+//! connection, which then is the link.
 
 use std::{
     ffi::OsString,
@@ -45,8 +49,8 @@ pub(crate) struct Assignment {
     pub(crate) host: u32,
     /// Name of this host in the job.
     pub(crate) name: String,
-    /// The job's key in hexadecimal.
-    pub(crate) key: String,
+    /// How to come by the job's key.
+    pub(crate) secret: Secret,
     /// Where the driver may be reached.
     pub(crate) driver: Vec<IpAddr>,
     /// The port there.
@@ -61,6 +65,23 @@ pub(crate) struct Assignment {
     pub(crate) port_range: Option<(u16, u16)>,
     /// The ranks of this host.
     pub(crate) ranks: Vec<RankAssignment>,
+}
+
+/// How an agent comes by the job's key.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Secret {
+    /// The key itself in hexadecimal: only over ssh.
+    Key(String),
+    /// A number from which the key follows for whoever knows the token.
+    Nonce(Vec<u8>),
+}
+
+/// How an agent that was started beforehand introduces itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Introduction {
+    pub(crate) version: String,
+    /// The host's own name, or the one it was told to use.
+    pub(crate) name: String,
 }
 
 /// One rank of a host.

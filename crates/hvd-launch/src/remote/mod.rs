@@ -9,6 +9,7 @@
 //! has all hosts do so, [`findings`] compares the answers, [`doctor`] shows them.
 
 mod agent;
+mod aside;
 mod back;
 #[cfg_attr(not(test), expect(dead_code, reason = "called by the doctor"))]
 mod doctor;
@@ -29,10 +30,11 @@ mod table;
 mod text;
 mod tunnel;
 
-pub(crate) use agent::serve as serve_agent;
+pub use agent::Calling;
+pub(crate) use agent::{NOBODY, call as call_driver, serve as serve_agent};
 pub(crate) use expedition::Expedition;
 pub(crate) use fleet::{Fleet, HostNews};
-pub(crate) use message::{Notice, Urgency};
+pub(crate) use message::{Notice, Secret, Urgency};
 pub(crate) use resolve::{Resolved, resolve};
 pub(crate) use ssh::quote;
 pub use ssh::{HostKeys, SshOptions};

@@ -4,13 +4,12 @@
 use std::{
     collections::HashSet,
     net::{IpAddr, ToSocketAddrs},
-    thread,
     time::Duration,
 };
 
 use tokio::{sync::oneshot, time::timeout};
 
-use super::interfaces::interfaces;
+use super::{aside::aside, interfaces::interfaces};
 use crate::{Error, Result};
 
 /// How long a name server may take.
@@ -73,7 +72,7 @@ fn look_up(name: &str) -> oneshot::Receiver<Vec<IpAddr>> {
     let (sender, answer) = oneshot::channel();
     let name = name.rsplit('@').next().unwrap_or(name);
     let name = name.trim_matches(['[', ']']).to_owned();
-    thread::spawn(move || {
+    aside("hvd-resolve", move || {
         let found = (name.as_str(), 0).to_socket_addrs();
         let addresses = found.map(|found| found.map(|address| address.ip()).collect());
         let _ = sender.send(addresses.unwrap_or_default());

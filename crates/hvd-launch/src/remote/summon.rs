@@ -4,6 +4,7 @@
 use std::{
     ffi::OsString,
     io,
+    net::IpAddr,
     os::fd::OwnedFd,
     process::{Command, Stdio},
     sync::{
@@ -21,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    back::Door,
+    back::{Door, KnownAs},
     message::{Assignment, BACK, GREETING, HERE, Notice, Opening},
     ssh,
 };
@@ -40,7 +41,10 @@ const SSH_END: Duration = Duration::from_secs(2);
 /// A host's agent, connected.
 pub(super) struct Summoned {
     pub(super) link: AgentLink,
-    pub(super) ssh: Ssh,
+    /// None for an agent that was started beforehand.
+    pub(super) ssh: Option<Ssh>,
+    /// When the agent was told what to do.
+    pub(super) assigned: Instant,
 }
 
 /// A link to an agent.
@@ -52,8 +56,6 @@ pub(super) struct Ssh {
     /// How it ends.
     pub(super) end: oneshot::Receiver<Outcome>,
     has_ended: Arc<AtomicBool>,
-    /// When the agent was told what to do.
-    pub(super) assigned: Instant,
     words: Words,
     /// Held open: its end tells the agent that the driver is gone.
     leash: Option<pipe::Sender>,
@@ -108,6 +110,8 @@ pub(super) struct Summons {
     pub(super) assignment: Assignment,
     /// The host for `ssh`, with a user if one was given.
     pub(super) target: String,
+    /// What its name leads to.
+    pub(super) addresses: Vec<IpAddr>,
     pub(super) options: RemoteOptions,
 }
 
@@ -129,11 +133,14 @@ impl Summons {
         reaper: &Reaper,
         door: &Door,
     ) -> Result<Summoned, HostTrouble> {
-        let arrival = door.expect(self.assignment.host);
+        if door.is_public() {
+            return self.await_call(door).await;
+        }
+        let arrival = door.expect(self.assignment.host, KnownAs::default());
         let (mut ssh, mut input, output) = self.start_ssh(reaper)?;
         let mut output = BufReader::new(output);
         let greeted = self.exchange_greetings(&mut input, &mut output).await;
-        ssh.assigned = Instant::now();
+        let assigned = Instant::now();
         let link = match greeted {
             Ok(Greeted::Here) => Link::start(output, input),
             Ok(Greeted::Back) => {
@@ -150,7 +157,41 @@ impl Summons {
                 return Err(self.trouble(explained.what, explained.remedy));
             }
         };
-        Ok(Summoned { link, ssh })
+        Ok(Summoned {
+            link,
+            ssh: Some(ssh),
+            assigned,
+        })
+    }
+
+    /// Waits for an agent that calls by itself, and tells it what to do.
+    async fn await_call(&self, door: &Door) -> Result<Summoned, HostTrouble> {
+        let known_as = KnownAs {
+            name: self.assignment.name.clone(),
+            addresses: self.addresses.clone(),
+        };
+        let gone = || {
+            let what = format!("the agent of host `{}` has gone again", self.target);
+            self.trouble(what, "look at what it printed there".to_owned())
+        };
+        let stream = door.expect(self.assignment.host, known_as).await;
+        let stream = stream.map_err(|_| gone())?;
+        let stream = adopt(stream).map_err(|_| gone())?;
+        let (reader, mut writer) = stream.into_split();
+        self.assign(&mut writer).await.map_err(|_| gone())?;
+        Ok(Summoned {
+            link: Link::start(reader, writer),
+            ssh: None,
+            assigned: Instant::now(),
+        })
+    }
+
+    /// Hands over the assignment, its length first.
+    async fn assign(&self, writer: &mut (impl AsyncWriteExt + Unpin)) -> io::Result<()> {
+        let assignment = serde_json::to_vec(&self.assignment).unwrap_or_default();
+        let length = u32::try_from(assignment.len()).unwrap_or(u32::MAX);
+        writer.write_all(&length.to_le_bytes()).await?;
+        writer.write_all(&assignment).await
     }
 
     fn start_ssh(
@@ -197,7 +238,6 @@ impl Summons {
             pid,
             end,
             has_ended,
-            assigned: Instant::now(),
             words,
             leash: None,
         };
@@ -242,13 +282,7 @@ impl Summons {
         if version != self.assignment.version {
             return Err(Trouble::Explained(self.other_version(&version)));
         }
-        let assignment = serde_json::to_vec(&self.assignment).unwrap_or_default();
-        let length = u32::try_from(assignment.len()).unwrap_or(u32::MAX);
-        let sent = async {
-            input.write_all(&length.to_le_bytes()).await?;
-            input.write_all(&assignment).await
-        };
-        sent.await.map_err(|_| Trouble::Ended {
+        self.assign(input).await.map_err(|_| Trouble::Ended {
             noise: noise.clone(),
         })?;
         match next_line(output, &noise).await?.as_str() {
@@ -285,14 +319,17 @@ impl Summons {
         let stream = arrival
             .await
             .map_err(|_| lost("the connection is gone".to_owned()))?;
-        let _ = stream.set_nodelay(true);
-        let stream = stream
-            .set_nonblocking(true)
-            .and_then(|()| TcpStream::from_std(stream))
-            .map_err(|error| lost(error.to_string()))?;
+        let stream = adopt(stream).map_err(|error| lost(error.to_string()))?;
         let (reader, writer) = stream.into_split();
         Ok(Link::start(reader, writer))
     }
+}
+
+/// Puts a connection into the runtime's hands.
+pub(super) fn adopt(stream: std::net::TcpStream) -> io::Result<TcpStream> {
+    let _ = stream.set_nodelay(true);
+    stream.set_nonblocking(true)?;
+    TcpStream::from_std(stream)
 }
 
 enum Greeted {

@@ -5,7 +5,6 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
-    thread,
     time::Duration,
 };
 
@@ -17,6 +16,7 @@ use tokio::{
 
 use super::{
     Fleet,
+    aside::aside,
     facts::HostFacts,
     fleet::Probed,
     message::ProbeTarget,
@@ -65,7 +65,7 @@ pub(super) fn probe_all(
     let queue = Arc::new(Mutex::new(targets));
     for _ in 0..threads {
         let (queue, key, tell) = (Arc::clone(&queue), key.clone(), tell.clone());
-        thread::spawn(move || {
+        aside("hvd-probe", move || {
             let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
             while let Some(target) = next() {
                 tell(target, probe(target.address, &key, target.host, PATIENCE));
@@ -87,13 +87,12 @@ pub(super) async fn survey(
     let (sender, mut own) = mpsc::unbounded_channel();
     for (from, site) in sites.iter().enumerate() {
         let targets = answers.targets_of(from, sites);
-        match site.agent {
-            Some(agent) => fleet.order_probes(agent, targets),
-            None => {
-                let sender = sender.clone();
-                let tell = move |target, result| drop(sender.send((from, target, result)));
-                probe_all(targets, key, tell);
-            }
+        if let Some(agent) = site.agent {
+            fleet.order_probes(agent, targets);
+        } else {
+            let sender = sender.clone();
+            let tell = move |target, result| drop(sender.send((from, target, result)));
+            probe_all(targets, key, tell);
         }
     }
     let mut end = Instant::now() + PATIENCE + GRACE;

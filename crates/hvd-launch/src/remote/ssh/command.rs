@@ -8,10 +8,10 @@ use super::quote;
 
 /// The first word of the only line printed on standard error, with exit status 127, when a host
 /// has neither the interpreter nor `horovodrun`; the interpreter follows it.
-pub const AGENT_MISSING: &str = "horovod-agent-missing:";
+pub(crate) const AGENT_MISSING: &str = "horovod-agent-missing:";
 
 /// Kubeflow's command in place of ssh, as the value of `OMPI_MCA_plm_rsh_agent`.
-pub const KUBEXEC: &str = "/etc/mpi/kubexec.sh";
+pub(crate) const KUBEXEC: &str = "/etc/mpi/kubexec.sh";
 
 /// A connection that answers nothing for this many intervals is given up by ssh itself.
 const ALIVE_COUNT: u32 = 3;
@@ -50,7 +50,7 @@ pub struct SshOptions {
 /// `host` is `name`, `user@name` or an IPv6 address, with brackets or without; `interpreter` is the
 /// Python that runs here, tried first there. The user's ssh configuration holds except where it
 /// would ask a question, take a terminal, silence the reasons, or run something else.
-pub fn command(options: &SshOptions, host: &str, interpreter: &str) -> Vec<OsString> {
+pub(crate) fn command(options: &SshOptions, host: &str, interpreter: &str) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["ssh".into(), "-T".into(), "-x".into()];
     for option in settings(options) {
         words.extend(["-o".into(), option.into()]);
@@ -65,7 +65,7 @@ pub fn command(options: &SshOptions, host: &str, interpreter: &str) -> Vec<OsStr
 /// As [`command`], or through Kubeflow's command where `rsh_agent`, the value of
 /// `OMPI_MCA_plm_rsh_agent`, is exactly [`KUBEXEC`]. Pods have names only: no users, no ports, no
 /// keys.
-pub fn command_through(
+pub(crate) fn command_through(
     rsh_agent: Option<&str>,
     options: &SshOptions,
     host: &str,
@@ -80,7 +80,7 @@ pub fn command_through(
 
 /// The command line a person types to see what ssh says: the same host, port and key, with
 /// questions allowed.
-pub fn by_hand(options: &SshOptions, host: &str) -> String {
+pub(crate) fn by_hand(options: &SshOptions, host: &str) -> String {
     let mut words = vec!["ssh".to_owned()];
     for word in port_and_identity(options) {
         words.push(quote(&word.to_string_lossy()));

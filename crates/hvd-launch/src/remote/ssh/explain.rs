@@ -11,7 +11,7 @@ use super::{
     recognise::{between, recognise, said},
 };
 
-pub use super::recognise::Cause;
+pub(crate) use super::recognise::Cause;
 
 /// Where ssh's server listens unless told otherwise.
 const SSH_PORT: u16 = 22;
@@ -21,7 +21,7 @@ const QUOTED_LINES: usize = 3;
 
 /// Why no agent answers from a host, for a program and for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     /// The cause, to decide by.
     pub cause: Cause,
     /// What happened, naming the host; lower case, no full stop.
@@ -35,7 +35,7 @@ pub struct Explanation {
 /// `exit` is ssh's exit status; nothing if it could not be started (then `stderr` holds the
 /// system's answer) or was ended by a signal. `stderr` is all it said there, and `stdout_noise`
 /// what came on standard output before, or instead of, the agent's first line.
-pub fn explain(
+pub(crate) fn explain(
     host: &str,
     options: &SshOptions,
     exit: Option<i32>,

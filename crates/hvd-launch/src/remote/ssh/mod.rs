@@ -7,8 +7,7 @@ mod explain;
 mod quote;
 mod recognise;
 
-pub use command::{
-    AGENT_MISSING, HostKeys, KUBEXEC, SshOptions, by_hand, command, command_through,
-};
-pub use explain::{Cause, Explanation, explain};
-pub use quote::quote;
+pub(crate) use command::{AGENT_MISSING, by_hand, command_through};
+pub use command::{HostKeys, SshOptions};
+pub(crate) use explain::explain;
+pub(crate) use quote::quote;

@@ -7,7 +7,7 @@
 /// backslash: `'` ends quotes, `!` recalls history in csh even inside them, and `\` is an escape
 /// inside them in fish. A line feed has no form that csh and the others share (csh refuses it), so
 /// callers keep it out; the others read it as it is.
-pub fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:@,+".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
         return text.to_owned();

@@ -10,7 +10,7 @@ const SSH_ITSELF: i32 = 255;
 /// Why no agent answers from a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub(crate) enum Cause {
     /// There is no ssh client on this machine.
     ClientMissing,
     /// ssh does not accept its own configuration.

@@ -45,10 +45,10 @@ impl Verdict {
 }
 
 /// The bytes of a message that have not been read yet.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn finish<T>(self, message: T) -> Result<T> {
+    pub(crate) fn finish<T>(self, message: T) -> Result<T> {
         if self.0.is_empty() {
             Ok(message)
         } else {
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         self.list(|reader| reader.number().map(CacheId))
     }
 
-    fn kind(&mut self) -> Result<OpKind> {
+    pub(crate) fn kind(&mut self) -> Result<OpKind> {
         Ok(OpKind::try_from(self.byte()?)?)
     }
 
@@ -171,11 +171,11 @@ impl<'a> Reader<'a> {
         Ok(ReduceOp::try_from(self.byte()?)?)
     }
 
-    fn rank(&mut self) -> Result<Rank> {
+    pub(crate) fn rank(&mut self) -> Result<Rank> {
         Ok(Rank::new(u32::from_le_bytes(self.array()?)))
     }
 
-    fn process_set(&mut self) -> Result<ProcessSetId> {
+    pub(crate) fn process_set(&mut self) -> Result<ProcessSetId> {
         Ok(ProcessSetId::new(u32::from_le_bytes(self.array()?)))
     }
 
@@ -196,11 +196,11 @@ impl<'a> Reader<'a> {
         Ok(f64::from_le_bytes(self.array()?))
     }
 
-    fn number(&mut self) -> Result<u64> {
+    pub(crate) fn number(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn flag(&mut self) -> Result<bool> {
+    pub(crate) fn flag(&mut self) -> Result<bool> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -208,14 +208,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn text(&mut self) -> Result<&'a str> {
+    pub(crate) fn text(&mut self) -> Result<&'a str> {
         let length = self.count()?;
         std::str::from_utf8(self.take(length)?).map_err(|_| Error::NotUtf8)
     }
 
     /// A list. Its claimed length only reserves memory for as many items as there are bytes left,
     /// since every item takes at least one.
-    fn list<T>(&mut self, each: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    pub(crate) fn list<T>(&mut self, each: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let count = self.count()?;
         if count > self.0.len() {
             return Err(Error::Truncated {
@@ -234,17 +234,17 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(self.array()?) as usize)
     }
 
-    fn byte(&mut self) -> Result<u8> {
+    pub(crate) fn byte(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8]> {
         let truncated = Error::Truncated {
             needed: length,
             left: self.0.len(),
@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn unknown(what: &'static str, value: u8) -> Error {
+pub(crate) fn unknown(what: &'static str, value: u8) -> Error {
     Error::UnknownCode(UnknownCode {
         what,
         value: i64::from(value),

@@ -156,20 +156,20 @@ fn factors(out: &mut Vec<u8>, prescale: f64, postscale: f64) {
     out.extend(postscale.to_le_bytes());
 }
 
-fn rank(out: &mut Vec<u8>, rank: Rank) {
+pub(crate) fn rank(out: &mut Vec<u8>, rank: Rank) {
     out.extend(rank.number().to_le_bytes());
 }
 
-fn number(out: &mut Vec<u8>, value: u64) {
+pub(crate) fn number(out: &mut Vec<u8>, value: u64) {
     out.extend(value.to_le_bytes());
 }
 
-fn text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     count(out, text.len());
     out.extend(text.as_bytes());
 }
 
-fn list<T>(out: &mut Vec<u8>, items: &[T], each: impl Fn(&mut Vec<u8>, &T)) {
+pub(crate) fn list<T>(out: &mut Vec<u8>, items: &[T], each: impl Fn(&mut Vec<u8>, &T)) {
     count(out, items.len());
     for item in items {
         each(out, item);
@@ -178,6 +178,6 @@ fn list<T>(out: &mut Vec<u8>, items: &[T], each: impl Fn(&mut Vec<u8>, &T)) {
 
 /// A count; one that does not fit 32 bits could not be sent anyway (a frame is far smaller), and
 /// the receiver refuses the message.
-fn count(out: &mut Vec<u8>, count: usize) {
+pub(crate) fn count(out: &mut Vec<u8>, count: usize) {
     out.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }

@@ -1,5 +1,6 @@
 //! The negotiation's messages as bytes: [`Ready`] from a rank to the coordinator, [`Verdict`]
-//! from the coordinator to every rank, and the [`frame`]s that carry them.
+//! from the coordinator to every rank, and the [`frame`]s that carry them; and what a rank tells
+//! about itself when it is asked ([`testimony`]).
 //!
 //! Numbers are little-endian; texts and lists are preceded by a 32-bit count, checked against the
 //! bytes that are really there before anything is allocated. Both ends run the same version of
@@ -14,6 +15,7 @@ mod encode;
 mod error;
 pub mod frame;
 mod message;
+pub mod testimony;
 
 pub use error::{Error, Result};
 pub use message::{

@@ -26,6 +26,6 @@ pub use abort::{Abort, Failure, Waker};
 pub use error::{Error, Result};
 pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};
-pub use lifeline::Lifeline;
+pub use lifeline::{Inquiry, LONGEST_ANSWER, Lifeline, Witness};
 pub use mesh::{Mesh, MeshOptions, Network, TransportKind, join};
 pub use transport::{Interest, Lane, Transport, Wake};

@@ -1,11 +1,13 @@
 //! How ranks learn of each other's end: a star of connections, every rank to rank 0, that carry
-//! nothing but bad news, goodbyes and signs of life, watched by one thread per process.
+//! nothing but bad news, goodbyes, signs of life and questions, watched by one thread per process.
 //!
 //! ```text
 //! kind u8 | length u16, little endian | length bytes
 //! 1 goodbye    nothing
 //! 2 failure    rank u32 | length of host u16 | host | reason: the rest
 //! 3 alive      nothing
+//! 4 question   number u32
+//! 5 answer     number u32 | what was said: the rest
 //! ```
 //!
 //! - `LIFE-1` the kernel closes a dead process's sockets at once, so a connection that ends
@@ -16,12 +18,13 @@
 //!   Both ends of a line therefore give a sign of life a few times within the limit of silence,
 //!   from this thread, which never waits for anybody; whoever is silent for longer has failed.
 //! - `LIFE-4` between signs of life the thread sleeps in `poll`.
+//! - `LIFE-5` a question is answered by this thread, whatever the others do; see [`Inquiry`].
 
-use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -29,12 +32,20 @@ use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::os::event::{Flag, poll};
-use crate::os::socket::watch_for_silence;
 use crate::{Abort, Error, Failure, Result};
 
+mod inquiry;
+mod line;
 mod message;
 
+pub use inquiry::{Inquiry, LONGEST_ANSWER, Witness};
+pub(crate) use line::Line;
+
+use inquiry::Reply;
 use message::Message;
+
+/// How long a goodbye may take that waits behind an answer.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How often a sign of life is given within the limit of silence: one may be late, or two.
 const SIGNS_WITHIN_LIMIT: u32 = 5;
@@ -56,11 +67,20 @@ pub struct Lifeline {
 struct Orders {
     flag: Flag,
     queue: Mutex<VecDeque<Order>>,
+    /// Who answers questions, once there is somebody.
+    witness: OnceLock<Witness>,
 }
 
 #[derive(Debug)]
 enum Order {
     Report(Failure),
+    Ask {
+        number: u32,
+        ranks: Vec<Rank>,
+        reply: Reply,
+    },
+    /// Nobody waits for this question's answers any more.
+    Forget(u32),
     Leave,
     Sever,
 }
@@ -82,85 +102,17 @@ impl Orders {
     }
 }
 
-/// One authenticated connection of the star.
-#[derive(Debug)]
-pub(crate) struct Line {
-    peer: Rank,
-    host: String,
-    stream: TcpStream,
-    /// What has arrived of the next message.
-    input: Vec<u8>,
-    /// When the peer last said anything.
-    heard: Instant,
-}
-
-impl Line {
-    pub(crate) fn new(peer: Rank, host: String, stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        watch_for_silence(&stream)?;
-        Ok(Self {
-            peer,
-            host,
-            stream,
-            input: Vec::new(),
-            heard: Instant::now(),
-        })
-    }
-
-    /// Reads what has arrived; false if the connection has ended.
-    fn read(&mut self) -> bool {
-        let mut bytes = [0; 4096];
-        loop {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return false,
-                Ok(count) => {
-                    self.heard = Instant::now();
-                    self.input.extend(&bytes[..count]);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    fn send(&mut self, message: &Message) {
-        // A few bytes on a connection that is otherwise silent always fit into its buffer; if the
-        // peer is gone there is nobody to tell.
-        let _ = self.stream.write_all(&message.encode());
-    }
-
-    fn lost(&self) -> Failure {
-        self.failed("closed its connection without a goodbye".to_owned())
-    }
-
-    fn silent(&self, limit: Duration) -> Failure {
-        let seconds = limit.as_secs_f64();
-        self.failed(format!(
-            "has given no sign of life for {seconds} s (HOROVOD_GLOO_TIMEOUT_SECONDS); is it \
-             suspended, or its host cut off?"
-        ))
-    }
-
-    fn failed(&self, reason: String) -> Failure {
-        Failure {
-            rank: self.peer,
-            host: self.host.clone(),
-            reason,
-        }
-    }
-}
-
 impl Lifeline {
     /// Watches `lines`: those of all other ranks on rank 0, the one to rank 0 elsewhere. Nobody may
     /// be silent for longer than `limit`.
     pub(crate) fn start(lines: Vec<Line>, limit: Duration, abort: Abort) -> Result<Self> {
         let doing = "starting to watch the lifelines";
         let flag = Flag::new().map_err(Error::io(doing))?;
-        let descriptors = lines.iter().map(|line| line.stream.as_raw_fd()).collect();
+        let descriptors = lines.iter().map(Line::descriptor).collect();
         let orders = Arc::new(Orders {
             flag,
             queue: Mutex::default(),
+            witness: OnceLock::new(),
         });
         let mut watcher = Watcher {
             lines,
@@ -168,6 +120,7 @@ impl Lifeline {
             orders: Arc::clone(&orders),
             limit,
             next_sign: Instant::now(),
+            asked: HashMap::new(),
         };
         let thread = thread::Builder::new()
             .name("hvd-lifeline".to_owned())
@@ -229,6 +182,8 @@ struct Watcher {
     limit: Duration,
     /// When the next sign of life is due.
     next_sign: Instant,
+    /// The questions that somebody here waits for.
+    asked: HashMap<u32, Reply>,
 }
 
 impl Watcher {
@@ -252,10 +207,48 @@ impl Watcher {
             while let Some(order) = self.orders.next() {
                 match order {
                     Order::Report(failure) => self.tell(None, &Message::Failure(failure)),
-                    Order::Leave => return self.tell(None, &Message::Goodbye),
+                    Order::Ask {
+                        number,
+                        ranks,
+                        reply,
+                    } => self.ask(number, &ranks, reply),
+                    Order::Forget(number) => drop(self.asked.remove(&number)),
+                    Order::Leave => return self.leave(),
                     Order::Sever => return,
                 }
             }
+        }
+    }
+
+    fn leave(&mut self) {
+        self.tell(None, &Message::Goodbye);
+        let end = Instant::now() + GOODBYE_LIMIT;
+        self.lines.iter_mut().for_each(|line| line.flush_until(end));
+    }
+
+    fn ask(&mut self, number: u32, ranks: &[Rank], reply: Reply) {
+        for line in &mut self.lines {
+            if ranks.contains(&line.peer) {
+                line.send(&Message::Question(number));
+            }
+        }
+        self.asked.insert(number, reply);
+    }
+
+    /// Answers the peer of a line (`LIFE-5`).
+    fn answer(&mut self, index: usize, number: u32) {
+        let Some(witness) = self.orders.witness.get() else {
+            return;
+        };
+        // A witness that panics must not take the lifelines, and so the job, with it.
+        let said = catch_unwind(AssertUnwindSafe(|| witness.tell())).unwrap_or_default();
+        self.lines[index].send(&Message::Answer { number, said });
+    }
+
+    fn hear_answer(&self, from: Rank, number: u32, said: Vec<u8>) {
+        if let Some(reply) = self.asked.get(&number) {
+            // Whoever asked may have given up at this moment.
+            let _ = reply.send((from, said));
         }
     }
 
@@ -265,7 +258,7 @@ impl Watcher {
         polled.extend(
             self.lines
                 .iter()
-                .map(|line| PollFd::new(&line.stream, PollFlags::IN)),
+                .map(|line| PollFd::new(line, line.interest())),
         );
         poll(&mut polled, Some(self.next_sign))?;
         let ready = polled[1..].iter().enumerate();
@@ -286,7 +279,7 @@ impl Watcher {
     fn look_for_silence(&mut self) {
         // From the back, because lines are removed.
         for index in (0..self.lines.len()).rev() {
-            if self.lines[index].heard.elapsed() > self.limit {
+            if self.lines[index].silence() > self.limit {
                 let failure = self.lines[index].silent(self.limit);
                 self.pass_on(index, failure);
                 self.lines.remove(index);
@@ -296,18 +289,16 @@ impl Watcher {
 
     /// Takes the news of one line; removes the line if it has ended.
     fn hear(&mut self, index: usize) {
-        let line = &mut self.lines[index];
-        let open = line.read();
-        loop {
-            let line = &mut self.lines[index];
-            match Message::take(&mut line.input) {
-                Ok(None) => break,
-                Ok(Some(Message::Alive)) => {}
-                Ok(Some(Message::Goodbye)) => return drop(self.lines.remove(index)),
-                Ok(Some(Message::Failure(failure))) => self.pass_on(index, failure),
-                Err(message::Malformed) => {
-                    tracing::warn!(rank = %line.peer, "a lifeline carries nonsense");
-                    line.input.clear();
+        self.lines[index].flush();
+        let open = self.lines[index].read();
+        while let Some(message) = self.lines[index].next_message() {
+            match message {
+                Message::Alive => {}
+                Message::Goodbye => return drop(self.lines.remove(index)),
+                Message::Failure(failure) => self.pass_on(index, failure),
+                Message::Question(number) => self.answer(index, number),
+                Message::Answer { number, said } => {
+                    self.hear_answer(self.lines[index].peer, number, said);
                 }
             }
         }

@@ -2,11 +2,14 @@
 
 use hvd_types::Rank;
 
+use super::inquiry::LONGEST_ANSWER;
 use crate::Failure;
 
 const GOODBYE: u8 = 1;
 const FAILURE: u8 = 2;
 const ALIVE: u8 = 3;
+const QUESTION: u8 = 4;
+const ANSWER: u8 = 5;
 /// Longer reasons and host names are cut.
 const LONGEST: usize = 8 * 1024;
 
@@ -15,6 +18,8 @@ pub(super) enum Message {
     Goodbye,
     Failure(Failure),
     Alive,
+    Question(u32),
+    Answer { number: u32, said: Vec<u8> },
 }
 
 /// Bytes that are no message.
@@ -27,6 +32,11 @@ impl Message {
             Self::Goodbye => (GOODBYE, Vec::new()),
             Self::Failure(failure) => (FAILURE, encode_failure(failure)),
             Self::Alive => (ALIVE, Vec::new()),
+            Self::Question(number) => (QUESTION, number.to_le_bytes().to_vec()),
+            Self::Answer { number, said } => {
+                let said = &said[..said.len().min(LONGEST_ANSWER)];
+                (ANSWER, [&number.to_le_bytes(), said].concat())
+            }
         };
         let mut out = vec![kind];
         out.extend(length(&body));
@@ -47,6 +57,14 @@ impl Message {
             GOODBYE => Self::Goodbye,
             FAILURE => Self::Failure(decode_failure(body).ok_or(Malformed)?),
             ALIVE => Self::Alive,
+            QUESTION => Self::Question(u32::from_le_bytes(body.try_into().map_err(|_| Malformed)?)),
+            ANSWER => {
+                let (number, said) = body.split_first_chunk().ok_or(Malformed)?;
+                Self::Answer {
+                    number: u32::from_le_bytes(*number),
+                    said: said.to_vec(),
+                }
+            }
             _ => return Err(Malformed),
         };
         input.drain(..3 + length);
@@ -95,15 +113,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back_in_order_however_they_are_cut(rank: u32, host: String, reason: String, cut: prop::sample::Index) {
+        fn messages_come_back_in_order_however_they_are_cut(rank: u32, host: String, reason: String, said: Vec<u8>, cut: prop::sample::Index) {
             let failure = Message::Failure(Failure { rank: Rank::new(rank), host, reason });
-            let bytes = [failure.encode(), Message::Alive.encode(), Message::Goodbye.encode()].concat();
+            let messages = [failure, Message::Alive, Message::Question(rank), Message::Answer { number: rank, said }, Message::Goodbye];
+            let bytes = messages.each_ref().map(Message::encode).concat();
             let (first, second) = bytes.split_at(cut.index(bytes.len()));
             let mut input = first.to_vec();
             let mut seen: Vec<Message> = std::iter::from_fn(|| Message::take(&mut input).unwrap()).collect();
             input.extend(second);
             seen.extend(std::iter::from_fn(|| Message::take(&mut input).unwrap()));
-            prop_assert_eq!(seen, [failure, Message::Alive, Message::Goodbye]);
+            prop_assert_eq!(seen, messages);
             prop_assert!(input.is_empty());
         }
 
@@ -129,5 +148,11 @@ mod tests {
             (LONGEST, LONGEST)
         );
         assert!(bytes.is_empty());
+        let said = vec![7; 90_000];
+        let mut bytes = Message::Answer { number: 1, said }.encode();
+        let Ok(Some(Message::Answer { said, .. })) = Message::take(&mut bytes) else {
+            panic!()
+        };
+        assert_eq!((said.len(), bytes.len()), (LONGEST_ANSWER, 0));
     }
 }

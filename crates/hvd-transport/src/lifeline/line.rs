@@ -1,0 +1,144 @@
+//! One connection of the star: bytes in and out, never waiting.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use hvd_types::Rank;
+use rustix::event::{PollFd, PollFlags};
+
+use super::message::{Malformed, Message};
+use crate::Failure;
+use crate::os::event::poll;
+use crate::os::socket::watch_for_silence;
+
+/// One authenticated connection of the star.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(super) peer: Rank,
+    host: String,
+    stream: TcpStream,
+    /// What has arrived of the next message.
+    input: Vec<u8>,
+    /// What the connection could not take yet.
+    output: Vec<u8>,
+    /// When the peer last said anything.
+    heard: Instant,
+}
+
+impl Line {
+    pub(crate) fn new(peer: Rank, host: String, stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        watch_for_silence(&stream)?;
+        Ok(Self {
+            peer,
+            host,
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            heard: Instant::now(),
+        })
+    }
+
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+
+    /// What to wait for.
+    pub(super) fn interest(&self) -> PollFlags {
+        if self.output.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::IN | PollFlags::OUT
+        }
+    }
+
+    /// Reads what has arrived; false if the connection has ended.
+    pub(super) fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    self.heard = Instant::now();
+                    self.input.extend(&bytes[..count]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// The next whole message; nonsense is thrown away.
+    pub(super) fn next_message(&mut self) -> Option<Message> {
+        Message::take(&mut self.input).unwrap_or_else(|Malformed| {
+            tracing::warn!(rank = %self.peer, "a lifeline carries nonsense");
+            self.input.clear();
+            None
+        })
+    }
+
+    /// Sends a message, or keeps for later what does not go now.
+    pub(super) fn send(&mut self, message: &Message) {
+        self.output.extend(message.encode());
+        self.flush();
+    }
+
+    /// Sends what goes now of what was kept.
+    pub(super) fn flush(&mut self) {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(count) => drop(self.output.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The peer is gone and there is nobody to tell; reading notices it.
+                Err(_) => self.output.clear(),
+            }
+        }
+    }
+
+    /// Sends everything that was kept, for as long as `end` allows.
+    pub(super) fn flush_until(&mut self, end: Instant) {
+        self.flush();
+        while !self.output.is_empty() {
+            let writable = poll(&mut [PollFd::new(&self.stream, PollFlags::OUT)], Some(end));
+            if !writable.unwrap_or(false) {
+                return;
+            }
+            self.flush();
+        }
+    }
+
+    /// For how long the peer has said nothing.
+    pub(super) fn silence(&self) -> Duration {
+        self.heard.elapsed()
+    }
+
+    pub(super) fn lost(&self) -> Failure {
+        self.failed("closed its connection without a goodbye".to_owned())
+    }
+
+    pub(super) fn silent(&self, limit: Duration) -> Failure {
+        let seconds = limit.as_secs_f64();
+        self.failed(format!(
+            "has given no sign of life for {seconds} s (HOROVOD_GLOO_TIMEOUT_SECONDS); is it \
+             suspended, or its host cut off?"
+        ))
+    }
+
+    fn failed(&self, reason: String) -> Failure {
+        Failure {
+            rank: self.peer,
+            host: self.host.clone(),
+            reason,
+        }
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

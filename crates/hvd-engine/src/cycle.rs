@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use hvd_transport::{Failure, Transport, Wake};
+use hvd_transport::{Failure, Inquiry, Transport, Wake};
 use hvd_types::{ProcessSetId, Rank};
 use hvd_wire::{Operation, Ready, Response, SetVerdict, Verdict};
 
@@ -23,6 +23,7 @@ use crate::negotiate::hub::{Addressed, Hub};
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Change, Drained, Entry, Queue};
+use crate::stall::inquest::Inquest;
 use crate::{Error, Result};
 
 /// Everything one rank's engine thread works with.
@@ -42,6 +43,8 @@ pub(crate) struct Cycle {
     changes: VecDeque<Completer>,
     executor: Executor,
     observer: Observer,
+    /// Who finds out about stalled tensors, on rank 0.
+    inquest: Inquest,
     /// Until when the coordinator has to answer a request for shutdown.
     shutdown_answer_due: Option<Instant>,
 }
@@ -77,6 +80,7 @@ impl Cycle {
             control: ControlChannel::new(peers),
             executor: Executor::new(hierarchy),
             observer,
+            inquest: Inquest::new(None, transport.waker()),
             transport,
             queue,
             hub,
@@ -86,6 +90,12 @@ impl Cycle {
             changes: VecDeque::new(),
             shutdown_answer_due: None,
         }
+    }
+
+    /// Has the ranks that are missed asked how they stand.
+    pub(crate) fn with_inquiry(self, inquiry: Option<Inquiry>) -> Self {
+        let inquest = Inquest::new(inquiry, self.transport.waker());
+        Self { inquest, ..self }
     }
 
     /// Runs until the engine is shut down or cannot go on. Either way nothing is left pending.
@@ -378,13 +388,16 @@ impl Cycle {
     /// Waits until there may be something to do.
     fn sleep(&mut self) -> Result<()> {
         let due = self.hub.as_ref().and_then(Hub::due);
-        let stall_check = self.hub.as_ref().and_then(Hub::next_stall_check);
+        let stall_check = self.next_stall_check();
         let deadlines = [due, stall_check, self.shutdown_answer_due];
         let deadline = deadlines.into_iter().flatten().min();
         let wake = self.control.wait(&mut *self.transport, deadline)?;
         let now = Instant::now();
         if stall_check.is_some_and(|check| now >= check) {
-            self.look_for_stalls(now)?;
+            self.look_for_stalls(now);
+        }
+        if let Some(failure) = self.inquest.verdict() {
+            return Err(Error::PeerLost(failure));
         }
         let expired = self.shutdown_answer_due.is_some_and(|end| now >= end);
         if wake == Wake::TimedOut && expired {
@@ -393,19 +406,17 @@ impl Cycle {
         Ok(())
     }
 
-    /// On rank 0: warns of tensors that wait for some ranks for too long, or ends the job.
-    fn look_for_stalls(&mut self, now: Instant) -> Result<()> {
+    fn next_stall_check(&self) -> Option<Instant> {
+        let hub = self.hub.as_ref().filter(|_| !self.inquest.is_over())?;
+        hub.next_stall_check()
+    }
+
+    /// On rank 0: has it found out and told why tensors wait for some ranks for too long.
+    fn look_for_stalls(&mut self, now: Instant) {
         let reports = self.hub.as_mut().map(|hub| hub.look_for_stalls(now));
         for report in reports.into_iter().flatten() {
-            if let Some(warning) = report.warning {
-                tracing::warn!("{warning}");
-            }
-            if let Some(failure) = report.verdict {
-                tracing::error!("{failure}");
-                return Err(Error::PeerLost(failure));
-            }
+            self.inquest.take_up(report);
         }
-        Ok(())
     }
 }
 

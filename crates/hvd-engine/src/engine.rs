@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use hvd_collectives::Tuning;
-use hvd_transport::{Failure, Transport};
+use hvd_transport::{Failure, Inquiry, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::SetChange;
 
@@ -24,6 +24,7 @@ use crate::neighbours::Neighbours;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Change, Entry, Queue};
+use crate::recorder::FlightLog;
 use crate::stall::StallOptions;
 use crate::submit::Submission;
 use crate::timeline::{CycleMarks, Timeline};
@@ -54,6 +55,8 @@ pub struct EngineOptions {
     pub dump_directory: Option<PathBuf>,
     /// The search for faster parameters than the above, if there is to be one. Rank 0's counts.
     pub autotune: Option<AutotuneOptions>,
+    /// How rank 0 asks the ranks that are missed how they stand.
+    pub inquiry: Option<Inquiry>,
 }
 
 impl Default for EngineOptions {
@@ -70,6 +73,7 @@ impl Default for EngineOptions {
             core: None,
             dump_directory: None,
             autotune: None,
+            inquiry: None,
         }
     }
 }
@@ -92,6 +96,7 @@ pub struct Engine {
     neighbours: Neighbours,
     process_sets: Arc<ProcessSets>,
     timeline: Timeline,
+    flight_log: FlightLog,
     kind: &'static str,
     queue: Arc<Queue>,
     handles: Handles,
@@ -124,10 +129,12 @@ impl Engine {
         let registry = Arc::clone(&process_sets);
         let to_cycle = Arc::clone(&queue);
         let observer = Observer::new(timeline.clone(), options.dump_directory.clone());
-        let (hierarchy, core) = (options.hierarchy, options.core);
+        let (hierarchy, core, inquiry) = (options.hierarchy, options.core, options.inquiry.clone());
+        let flight_log = observer.flight_log();
         let cycle = Cycle::new(
             transport, to_cycle, hub, registry, hosts, hierarchy, observer,
-        );
+        )
+        .with_inquiry(inquiry);
         let thread = thread::Builder::new()
             .name("hvd-engine".to_owned())
             .spawn(move || {
@@ -142,6 +149,7 @@ impl Engine {
             neighbours,
             process_sets,
             timeline,
+            flight_log,
             kind,
             queue,
             handles: Handles::default(),
@@ -162,6 +170,11 @@ impl Engine {
     /// What moves the bytes between ranks.
     pub fn transport_kind(&self) -> &'static str {
         self.kind
+    }
+
+    /// This rank's last operations, for whoever is asked how it stands.
+    pub fn flight_log(&self) -> FlightLog {
+        self.flight_log.clone()
     }
 
     /// The process sets there are.

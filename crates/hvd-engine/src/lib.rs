@@ -46,6 +46,7 @@ pub use hvd_wire::SetChange;
 pub use negotiate::coordinator::JoinAverage;
 pub use neighbours::Neighbours;
 pub use process_set::ProcessSets;
+pub use recorder::FlightLog;
 pub use stall::StallOptions;
 pub use submit::{ArgumentError, Submission, Unsupported};
 pub use tensor::{Buffer, Source, Target};

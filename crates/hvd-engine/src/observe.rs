@@ -11,7 +11,7 @@ use hvd_wire::{Operation, Response};
 use crate::execute::Task;
 use crate::local_set::LocalSet;
 use crate::queue::Entry;
-use crate::recorder::{About, Event, OperationNumber, Recorder, State};
+use crate::recorder::{About, Event, FlightLog, OperationNumber, Recorder, State};
 use crate::timeline::Timeline;
 
 /// Notes of one engine thread.
@@ -30,6 +30,11 @@ impl Observer {
             timeline,
             dump_directory,
         }
+    }
+
+    /// The operations noted so far and from now on, for other threads.
+    pub(crate) fn flight_log(&self) -> FlightLog {
+        FlightLog(self.recorder.history())
     }
 
     /// An entry was taken in and is announced to the coordinator.

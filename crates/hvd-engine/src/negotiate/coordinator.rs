@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_transport::Failure;
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::{CacheId, Member, Ready, Response, Tuned, Verdict};
 
@@ -23,7 +22,7 @@ use super::validate::{Claim, Party, validate};
 use super::waiting::{Asked, Waiting};
 use crate::autotune::{Autotuner, Change, Parameters};
 use crate::fusion::plan::{Agreed, GroupFusion, fuse};
-use crate::stall::{StallInspector, StallOptions, text};
+use crate::stall::{StallInspector, StallOptions, StallReport};
 use crate::timeline::Timeline;
 
 /// What all coordinators of a job are told once.
@@ -256,20 +255,8 @@ impl Coordinator {
     }
 
     /// Looks for tensors that some members wait for and others have not asked for.
-    pub(crate) fn look_for_stalls(&mut self, now: Instant) -> StallReport {
-        let (Some(stalls), Some(limits)) = (&mut self.stalls, self.options.stall) else {
-            return StallReport::default();
-        };
-        let found = stalls.inspect(now);
-        let warning = (!found.is_empty()).then(|| text::warning(&found, limits.warning));
-        let verdict = stalls.verdict(now);
-        let culprit = verdict.iter().find_map(|finding| finding.missing.first());
-        let verdict = culprit.map(|culprit| Failure {
-            rank: culprit.rank,
-            host: culprit.host.to_string(),
-            reason: text::verdict(&verdict, limits.shutdown.unwrap_or_default()),
-        });
-        StallReport { warning, verdict }
+    pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Option<StallReport> {
+        Some(self.stalls.as_mut()?.look(now))
     }
 
     /// When a verdict that is being held back becomes due.
@@ -441,15 +428,6 @@ fn tuned(parameters: &Parameters) -> Tuned {
         hierarchical_allreduce: parameters.hierarchy.allreduce,
         hierarchical_allgather: parameters.hierarchy.allgather,
     }
-}
-
-/// What there is to say about stalled tensors.
-#[derive(Debug, Default)]
-pub(crate) struct StallReport {
-    /// For the log.
-    pub(crate) warning: Option<String>,
-    /// Why the job has to end.
-    pub(crate) verdict: Option<Failure>,
 }
 
 /// An agreement may have been evicted by a later one of the same verdict. Ranks forget first and

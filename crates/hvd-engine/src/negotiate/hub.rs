@@ -12,9 +12,10 @@ use std::time::Instant;
 use hvd_types::{ProcessSetId, Rank};
 use hvd_wire::{Ready, SetVerdict, Verdict};
 
-use super::coordinator::{Coordinator, CoordinatorOptions, ProtocolError, StallReport};
+use super::coordinator::{Coordinator, CoordinatorOptions, ProtocolError};
 use super::sets::SetNegotiation;
 use crate::autotune::{Autotuner, Parameters};
+use crate::stall::StallReport;
 
 /// The negotiation of all process sets.
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl Hub {
     pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<StallReport> {
         self.coordinators
             .values_mut()
-            .map(|coordinator| coordinator.look_for_stalls(now))
+            .filter_map(|coordinator| coordinator.look_for_stalls(now))
             .collect()
     }
 

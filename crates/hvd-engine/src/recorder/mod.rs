@@ -13,6 +13,7 @@
 //! Must not know the cycle, nor where a dump is wanted.
 
 mod dump;
+mod log;
 mod slot;
 mod version_lock;
 
@@ -21,7 +22,9 @@ use std::sync::{Arc, atomic};
 use std::time::{Duration, Instant, SystemTime};
 
 use hvd_types::{DType, OpKind, ProcessSetId, Rank};
+pub(crate) use hvd_wire::testimony::State;
 
+pub use self::log::FlightLog;
 use self::slot::Slot;
 
 /// Operations remembered.
@@ -30,53 +33,6 @@ pub(crate) const CAPACITY: usize = 4096;
 /// The number of an operation on this rank, in the order in which they were recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OperationNumber(u64);
-
-/// How far an operation got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(crate) enum State {
-    /// Accepted from a caller.
-    Submitted = 0,
-    /// Announced to the coordinator.
-    Negotiating = 1,
-    /// Agreed on and under way.
-    Executing = 2,
-    /// Over, with a result.
-    Done = 3,
-    /// Over, with an error.
-    Failed = 4,
-}
-
-impl State {
-    const ALL: [Self; 5] = [
-        Self::Submitted,
-        Self::Negotiating,
-        Self::Executing,
-        Self::Done,
-        Self::Failed,
-    ];
-
-    /// The word for it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Submitted => "submitted",
-            Self::Negotiating => "negotiating",
-            Self::Executing => "executing",
-            Self::Done => "done",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Which of a record's times is the moment of reaching this state.
-    const fn phase(self) -> usize {
-        match self {
-            Self::Submitted => 0,
-            Self::Negotiating => 1,
-            Self::Executing => 2,
-            Self::Done | Self::Failed => 3,
-        }
-    }
-}
 
 /// An operation as it is recorded at first.
 #[derive(Debug, Clone, Copy)]

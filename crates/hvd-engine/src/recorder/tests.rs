@@ -199,3 +199,22 @@ fn the_cost_of_an_operation_is_printed() {
     let records = recorder.history().snapshot();
     assert!(records.iter().all(|record| record.state == State::Done));
 }
+
+#[test]
+fn the_log_tells_what_is_under_way_before_what_has_ended() {
+    let (mut recorder, start) = recorder();
+    let waiting = recorder.record(&event("waiting"), start);
+    recorder.advance(waiting, State::Negotiating, start);
+    for round in 0..300 {
+        let number = recorder.record(&event(&format!("ended.{round}")), start);
+        recorder.advance(number, State::Done, start);
+    }
+    let notes = FlightLog(recorder.history()).notes();
+    assert_eq!(notes.len(), hvd_wire::testimony::MOST_OPERATIONS);
+    assert_eq!(
+        (notes[0].name.as_str(), notes[0].state),
+        ("waiting", State::Negotiating)
+    );
+    assert_eq!(notes[0].ago[2..], [None, None]);
+    assert_eq!(notes.last().unwrap().name, "ended.299");
+}

@@ -3,12 +3,14 @@
 //! A pure machine, one for each process set, fed by the coordinator: [`StallInspector::asked`] when
 //! a rank asks for a tensor, [`StallInspector::answered`] when all have. The time is an argument.
 //! It decides what is worth telling and when to look again; it logs nothing and ends nothing. The
-//! words are in [`text`].
+//! words are in [`text`] and [`account`]; who asks the missing ranks is [`inquest`].
 //!
 //! - `STALL-1` a tensor is reported once for each time it is stalled.
 //! - `STALL-2` ranks that have joined are not missed.
 //! - `STALL-3` `next_check` is never later than the next finding, so a wait until then misses none.
 
+mod account;
+pub(crate) mod inquest;
 pub(crate) mod text;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -47,6 +49,16 @@ pub(crate) struct Finding {
     pub(crate) waited: Duration,
     /// What the missing ranks did last.
     pub(crate) last_words: Vec<LastWords>,
+}
+
+/// What there is to say about stalled tensors of one process set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StallReport {
+    pub(crate) limits: StallOptions,
+    /// Those to warn of now.
+    pub(crate) late: Vec<Finding>,
+    /// Those for which the job has to end.
+    pub(crate) fatal: Vec<Finding>,
 }
 
 /// What a rank asked for last, if anything, and how long ago that was.
@@ -132,6 +144,15 @@ impl StallInspector {
     /// When to look again, if ever.
     pub(crate) fn next_check(&self) -> Option<Instant> {
         self.next
+    }
+
+    /// Everything there is to say now.
+    pub(crate) fn look(&mut self, now: Instant) -> StallReport {
+        StallReport {
+            limits: self.options,
+            late: self.inspect(now),
+            fatal: self.verdict(now),
+        }
     }
 
     /// Tensors whose warning time has passed and that were not reported yet, sorted by name.

@@ -103,14 +103,18 @@ fn one_missing_rank_is_told_with_its_host() {
     ask(&mut inspector, "grad.7", &[0, 1], start);
     let findings = inspector.inspect(at(start, 75));
     assert_eq!(
-        text::warning(&findings, WARNING),
+        text::warning(&findings, WARNING, None),
         "some tensors were submitted by only some of the ranks for more than 60 s: missing on rank \
          2 on host `beta`: [grad.7]. The longest wait is for `grad.7`, submitted 75 s ago by ranks \
          0, 1 on host `alpha`. Rank 2 last submitted `grad.6`, 75 s ago. All ranks must submit the same tensors; a rank that misses some may \
          be slow, stuck in other work, or past a branch or a loop that the others did not take."
     );
     assert_eq!(
-        text::verdict(&inspector.verdict(at(start, 120)), Duration::from_secs(120)),
+        text::verdict(
+            &inspector.verdict(at(start, 120)),
+            Duration::from_secs(120),
+            None
+        ),
         "stalled for more than 120 s (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS), the job is shut down: \
          missing on rank 2 on host `beta`: [grad.7]"
     );
@@ -125,7 +129,7 @@ fn many_tensors_are_sorted_cut_short_and_grouped_by_who_misses_them() {
         ask(&mut inspector, name, &[0], at(start, 5));
     }
     ask(&mut inspector, "a", &[1, 2, 3, 4, 5, 6, 7], start);
-    let text = text::warning(&inspector.inspect(at(start, 65)), WARNING);
+    let text = text::warning(&inspector.inspect(at(start, 65)), WARNING, None);
     let told = text.split(". ").next().unwrap();
     assert_eq!(
         told,

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use hvd_types::Rank;
 
+use super::account::{Heard, account};
 use super::{Finding, LastWords, Located};
 
 /// Names, or hosts, in one list before it is cut short with ` ...`.
-const MOST_LISTED: usize = 6;
+pub(super) const MOST_LISTED: usize = 6;
 
 /// The warning for newly stalled tensors; empty if there are none.
-pub(crate) fn warning(findings: &[Finding], limit: Duration) -> String {
-    let Some(oldest) = findings.iter().max_by_key(|finding| finding.waited) else {
+pub(crate) fn warning(findings: &[Finding], limit: Duration, heard: Option<&Heard>) -> String {
+    let Some(oldest) = oldest(findings) else {
         return String::new();
     };
     let seconds = limit.as_secs();
@@ -31,33 +32,51 @@ pub(crate) fn warning(findings: &[Finding], limit: Duration) -> String {
         oldest.tensor,
         oldest.waited.as_secs(),
         places(&oldest.waiting),
-        last_words(oldest)
+        standings(oldest, heard)
     );
     text
 }
 
-/// What the ranks that are missed did last.
-fn last_words(finding: &Finding) -> String {
-    let phrase = |LastWords { rank, asked }: &LastWords| match asked {
+/// The tensor that waits for longest, about which most is said.
+pub(super) fn oldest(findings: &[Finding]) -> Option<&Finding> {
+    findings.iter().max_by_key(|finding| finding.waited)
+}
+
+/// How the ranks stand that are missed: what they told, or else what they did last.
+fn standings(finding: &Finding, heard: Option<&Heard>) -> String {
+    let phrases: Vec<_> = match heard {
+        Some(heard) => {
+            let ranks = finding.missing.iter().zip(&finding.last_words);
+            ranks
+                .map(|(place, last)| account(place, last, heard))
+                .collect()
+        }
+        None => finding.last_words.iter().map(last_words).collect(),
+    };
+    listed(&phrases, ". ")
+}
+
+fn last_words(LastWords { rank, asked }: &LastWords) -> String {
+    match asked {
         Some((name, ago)) => {
-            format!(
-                "Rank {rank} last submitted `{name}`, {} s ago",
-                ago.as_secs()
-            )
+            let seconds = ago.as_secs();
+            format!("Rank {rank} last submitted `{name}`, {seconds} s ago")
         }
         None => format!("Rank {rank} has submitted nothing yet"),
-    };
-    let phrases: Vec<_> = finding.last_words.iter().map(phrase).collect();
-    listed(&phrases, "; ")
+    }
 }
 
 /// Why the job ends, for the log and for every operation that is pending then.
-pub(crate) fn verdict(findings: &[Finding], limit: Duration) -> String {
-    format!(
+pub(crate) fn verdict(findings: &[Finding], limit: Duration, heard: Option<&Heard>) -> String {
+    let mut text = format!(
         "stalled for more than {} s (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS), the job is shut down: {}",
         limit.as_secs(),
         clauses(findings)
-    )
+    );
+    if let (Some(oldest), Some(_)) = (oldest(findings), heard) {
+        let _ = write!(text, ". {}", standings(oldest, heard));
+    }
+    text
 }
 
 /// Who misses what: one clause for each group of ranks that miss the same tensors.

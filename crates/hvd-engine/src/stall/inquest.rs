@@ -1,0 +1,167 @@
+//! Finding out why ranks are missed, and saying so. Asking takes up to [`PATIENCE`], for which the
+//! engine thread has no time: a thread of its own, started with the first stall, asks the missing
+//! ranks how they stand, then logs the warning, or hands the verdict back and wakes the engine.
+//!
+//! Without anybody to ask (ranks as threads, in tests) everything is said at once.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hvd_transport::{Failure, Inquiry, Waker};
+use hvd_types::Rank;
+use hvd_wire::testimony::Testimony;
+
+use super::account::Heard;
+use super::text::{self, MOST_LISTED};
+use super::{Finding, StallReport};
+
+/// How long the missing ranks have to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Rank 0's questions about stalled tensors.
+#[derive(Debug)]
+pub(crate) struct Inquest {
+    inquiry: Option<Inquiry>,
+    /// Wakes the engine thread when there is a verdict.
+    waker: Waker,
+    verdict: Arc<Mutex<Option<Failure>>>,
+    /// Whether a verdict is on its way, after which nothing matters any more.
+    condemned: bool,
+    clerk: Option<Clerk>,
+}
+
+/// The thread, and the way to it.
+#[derive(Debug)]
+struct Clerk {
+    reports: Option<Sender<StallReport>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Inquest {
+    pub(crate) fn new(inquiry: Option<Inquiry>, waker: Waker) -> Self {
+        Self {
+            inquiry,
+            waker,
+            verdict: Arc::default(),
+            condemned: false,
+            clerk: None,
+        }
+    }
+
+    /// Whether stalls need not be looked for any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.condemned
+    }
+
+    /// Takes up what was found. Does not wait.
+    pub(crate) fn take_up(&mut self, report: StallReport) {
+        if self.condemned || (report.late.is_empty() && report.fatal.is_empty()) {
+            return;
+        }
+        self.condemned = !report.fatal.is_empty();
+        match self.clerk() {
+            Some(reports) => {
+                // It listens for as long as this value lives.
+                let _ = reports.send(report);
+            }
+            None => conclude(&report, None, &self.verdict),
+        }
+    }
+
+    /// Why the job has to end, once that is known.
+    pub(crate) fn verdict(&self) -> Option<Failure> {
+        self.condemned.then(|| lock(&self.verdict).take()).flatten()
+    }
+
+    /// The way to the thread, which is started if need be; none if there is nobody to ask.
+    fn clerk(&mut self) -> Option<&Sender<StallReport>> {
+        let inquiry = self.inquiry.as_ref()?;
+        if self.clerk.is_none() {
+            let (reports, inbox) = mpsc::channel();
+            let (inquiry, waker) = (inquiry.clone(), self.waker.clone());
+            let verdict = Arc::clone(&self.verdict);
+            let thread = thread::Builder::new()
+                .name("hvd-stall".to_owned())
+                .spawn(move || work(&inbox, &inquiry, &waker, &verdict))
+                .ok()?;
+            self.clerk = Some(Clerk {
+                reports: Some(reports),
+                thread: Some(thread),
+            });
+        }
+        self.clerk.as_ref()?.reports.as_ref()
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        drop(self.reports.take());
+        if let Some(thread) = self.thread.take() {
+            // Its waits are bounded, and over as soon as the lifelines are closed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(
+    inbox: &Receiver<StallReport>,
+    inquiry: &Inquiry,
+    waker: &Waker,
+    verdict: &Mutex<Option<Failure>>,
+) {
+    while let Ok(report) = inbox.recv() {
+        let heard = ask(inquiry, &report);
+        conclude(&report, Some(&heard), verdict);
+        waker.wake();
+    }
+}
+
+/// Asks the ranks that are going to be named.
+fn ask(inquiry: &Inquiry, report: &StallReport) -> Heard {
+    let named = [&report.late, &report.fatal]
+        .into_iter()
+        .filter_map(|findings| text::oldest(findings))
+        .flat_map(|finding| finding.missing.iter().take(MOST_LISTED));
+    let mut ranks: Vec<Rank> = named.map(|place| place.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let answers = inquiry.ask(&ranks, PATIENCE).into_iter();
+    let testimonies = answers
+        .filter_map(|(rank, said)| Some((rank, Testimony::decode(&said).ok()?)))
+        .collect();
+    Heard {
+        testimonies,
+        limit: PATIENCE,
+    }
+}
+
+/// Says what is to be said.
+fn conclude(report: &StallReport, heard: Option<&Heard>, verdict: &Mutex<Option<Failure>>) {
+    if !report.late.is_empty() {
+        let warning = text::warning(&report.late, report.limits.warning, heard);
+        tracing::warn!("{warning}");
+    }
+    if let Some(failure) = failure(&report.fatal, report.limits.shutdown, heard) {
+        tracing::error!("{failure}");
+        *lock(verdict) = Some(failure);
+    }
+}
+
+fn failure(
+    fatal: &[Finding],
+    shutdown: Option<Duration>,
+    heard: Option<&Heard>,
+) -> Option<Failure> {
+    let culprit = fatal.iter().find_map(|finding| finding.missing.first())?;
+    Some(Failure {
+        rank: culprit.rank,
+        host: culprit.host.to_string(),
+        reason: text::verdict(fatal, shutdown.unwrap_or_default(), heard),
+    })
+}
+
+fn lock(verdict: &Mutex<Option<Failure>>) -> std::sync::MutexGuard<'_, Option<Failure>> {
+    verdict.lock().unwrap_or_else(PoisonError::into_inner)
+}

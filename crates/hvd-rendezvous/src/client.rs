@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
-use crate::deadline::{self, Timed};
+use crate::deadline::{self, Socket, Timed};
 use crate::protocol::{Answer, Request};
 use crate::{Error, JobKey, Purpose, Result, Store, frame, handshake};
 
@@ -19,6 +19,17 @@ const GRACE: Duration = Duration::from_secs(10);
 pub struct Client {
     stream: TcpStream,
     local_ip: IpAddr,
+}
+
+/// Ends a client's connection from another thread.
+#[derive(Debug)]
+pub struct HangUp(TcpStream);
+
+impl HangUp {
+    /// Ends the connection; a request that is under way fails.
+    pub fn now(self) {
+        self.0.hang_up();
+    }
 }
 
 impl Client {
@@ -44,6 +55,14 @@ impl Client {
     /// reach it too.
     pub fn local_ip(&self) -> IpAddr {
         self.local_ip
+    }
+
+    /// What ends this connection from another thread.
+    pub fn hang_up_handle(&self) -> Result<HangUp> {
+        let stream = self.stream.try_clone();
+        stream
+            .map(HangUp)
+            .map_err(Error::io("duplicating a socket"))
     }
 
     fn ask(&mut self, request: &Request<'_>, timeout: Duration) -> Result<Answer> {

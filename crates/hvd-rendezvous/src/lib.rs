@@ -17,13 +17,14 @@ pub mod deadline;
 mod error;
 pub mod frame;
 pub mod handshake;
+pub mod inquiry;
 mod key;
 mod memory;
 mod protocol;
 mod server;
 mod store;
 
-pub use client::Client;
+pub use client::{Client, HangUp};
 pub use error::{Error, Result};
 pub use handshake::Purpose;
 pub use key::JobKey;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use hvd_config::{KeySource, Rendezvous, TransportChoice, WorkerConfig};
-use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Store, blame};
+use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Store, blame, inquiry};
 use hvd_types::Rank;
 
 use crate::{Mesh, MeshOptions, Network, Result, TransportKind, join};
@@ -37,6 +37,7 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
         return join(&options(key, loopback), &mut MemoryStore::new());
     };
     let (key, mut store) = open(rendezvous, config.timeout)?;
+    inquiry::arrive(&mut store, config.placement.rank)?;
     if generation > 0 {
         // Whatever ended the last time was no reason to end the job.
         blame::withdraw(&mut store, config.placement.rank)?;
@@ -63,6 +64,13 @@ pub fn open_store(
     config: &WorkerConfig,
     timeout: Duration,
 ) -> std::result::Result<impl Store + use<>, StoreError> {
+    open_client(config, timeout)
+}
+
+pub(crate) fn open_client(
+    config: &WorkerConfig,
+    timeout: Duration,
+) -> std::result::Result<Client, StoreError> {
     match &config.rendezvous {
         Some(rendezvous) => Ok(open(rendezvous, timeout)?.1),
         None => Err(StoreError::NoStore),

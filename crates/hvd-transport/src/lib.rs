@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 mod abort;
+mod desk;
 mod error;
 mod job;
 mod lifeline;
@@ -23,6 +24,7 @@ pub mod testing;
 mod transport;
 
 pub use abort::{Abort, Failure, Waker};
+pub use desk::Desk;
 pub use error::{Error, Result};
 pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};

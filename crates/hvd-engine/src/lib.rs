@@ -42,7 +42,7 @@ pub use error::{Error, ErrorClass, Result};
 pub use execute::team::Hierarchy;
 pub use fusion::plan::GroupFusion;
 pub use handle::{Completion, Handle, Outcome};
-pub use hvd_wire::SetChange;
+pub use hvd_wire::{SetChange, testimony};
 pub use negotiate::coordinator::JoinAverage;
 pub use neighbours::Neighbours;
 pub use process_set::ProcessSets;

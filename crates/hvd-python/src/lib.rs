@@ -18,7 +18,9 @@ mod launcher;
 mod logging;
 mod process_sets;
 mod session;
+mod stack;
 mod tensor;
+mod witness;
 
 /// The extension module.
 #[pyo3::pymodule]

@@ -11,7 +11,7 @@ use hvd_config::{Environment, Timeline, WorkerConfig};
 use hvd_engine::{
     Core, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage, StallOptions,
 };
-use hvd_transport::{Abort, Failure, Lifeline, Mesh, Transport};
+use hvd_transport::{Abort, Failure, Inquiry, Lifeline, Mesh, Transport};
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
 
@@ -19,7 +19,8 @@ use crate::autotune;
 use crate::error::{Error, Result};
 use crate::fork::close_inherited;
 use crate::handles::SIGNAL_CHECK;
-use crate::logging;
+use crate::witness::Ear;
+use crate::{logging, stack};
 
 /// An initialized horovod.
 pub(crate) struct Session {
@@ -69,7 +70,11 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
             outcome.recv_timeout(SIGNAL_CHECK)
         };
         match py.detach(receive) {
-            Ok(joined) => return Ok(joined?),
+            Ok(joined) => {
+                joined?;
+                stack::register(py);
+                return Ok(());
+            }
             Err(RecvTimeoutError::Disconnected) => return Err(Error::NoAnswer.into()),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -124,21 +129,9 @@ fn core_for(config: &WorkerConfig) -> Result<Option<Core>> {
     core.map_err(|source| Error::Core { local_rank, source })
 }
 
-fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session> {
-    let Mesh {
-        transport,
-        abort,
-        lifeline,
-        hosts,
-        note,
-    } = mesh;
-    if let Some(note) = note {
-        tracing::warn!("{note}");
-    }
-    let sockets = lifeline.as_ref().map_or(&[][..], Lifeline::descriptors);
-    let sockets = Arc::new(Mutex::new(sockets.to_vec()));
-    let options = EngineOptions {
-        fusion_threshold: fusion_threshold(&config),
+fn engine_options(config: &WorkerConfig, inquiry: Inquiry, core: Option<Core>) -> EngineOptions {
+    EngineOptions {
+        fusion_threshold: fusion_threshold(config),
         cache_capacity: config.cache_capacity,
         cycle_time: config.cycle_time,
         group_fusion: if config.disable_group_fusion {
@@ -156,7 +149,8 @@ fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session
         },
         core,
         dump_directory: config.dump_dir.clone(),
-        autotune: autotune::options(&config),
+        autotune: autotune::options(config),
+        inquiry: Some(inquiry),
         hierarchy: Hierarchy {
             allreduce: config.hierarchical_allreduce.unwrap_or(false),
             allgather: config.hierarchical_allgather.unwrap_or(false),
@@ -165,13 +159,37 @@ fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session
             hvd_config::JoinAverage::AllRanks => JoinAverage::AllRanks,
             hvd_config::JoinAverage::Contributors => JoinAverage::Contributors,
         },
-    };
-    let (placement, homogeneous) = (config.placement.clone(), is_balanced(&hosts));
-    let (dynamic_process_sets, has_timeline) =
-        (config.dynamic_process_sets, config.timeline.is_some());
+    }
+}
+
+fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session> {
+    let Mesh {
+        transport,
+        abort,
+        lifeline,
+        hosts,
+        note,
+    } = mesh;
+    if let Some(note) = note {
+        tracing::warn!("{note}");
+    }
+    let sockets = lifeline.as_ref().map_or(&[][..], Lifeline::descriptors);
+    let sockets = Arc::new(Mutex::new(sockets.to_vec()));
+    let ear = Ear::open(&config, lifeline.as_ref(), &hosts);
+    let options = engine_options(&config, ear.inquiry.clone(), core);
+    let placement = config.placement.clone();
+    let homogeneous = is_balanced(&hosts);
+    let dynamic_process_sets = config.dynamic_process_sets;
+    let has_timeline = config.timeline.is_some();
     let lifeline_sockets = Arc::clone(&sockets);
-    let farewell = move |end, transport| leave(&config, end, transport, lifeline, &sockets);
+    let desk = ear.desk;
+    let farewell = move |end, transport| {
+        leave(&config, end, transport, lifeline, &sockets);
+        drop(desk);
+    };
     let engine = Engine::start(transport, hosts, &options, farewell)?;
+    // Nobody else sets it.
+    let _ = ear.log.set(engine.flight_log());
     Ok(Session {
         engine,
         placement,
@@ -252,6 +270,7 @@ pub(crate) fn shutdown(py: Python<'_>, failure: Option<String>) {
             session.engine.shutdown();
         }
     });
+    stack::unregister(py);
 }
 
 impl Session {
@@ -269,7 +288,8 @@ impl Session {
 /// neither be used nor shut down. The child also lets go of the lifeline, or nobody would notice
 /// the parent's death while the child lives.
 #[pyfunction]
-pub(crate) fn after_fork_in_child() {
+pub(crate) fn after_fork_in_child(py: Python<'_>) {
+    stack::unregister(py);
     let session = SESSION
         .write()
         .unwrap_or_else(PoisonError::into_inner)

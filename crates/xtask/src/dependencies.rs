@@ -23,7 +23,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "hvd-engine",
         &["hvd-types", "hvd-wire", "hvd-transport", "hvd-collectives"],
     ),
-    ("hvd-launch", &["hvd-types", "hvd-config", "hvd-rendezvous"]),
+    (
+        "hvd-launch",
+        &["hvd-types", "hvd-config", "hvd-rendezvous", "hvd-wire"],
+    ),
     ("hvd-cli", &["hvd-types", "hvd-config", "hvd-launch"]),
     (
         "hvd-python",

@@ -64,6 +64,8 @@ pub(crate) struct Args {
         value_parser = advertised
     )]
     pub(crate) advertise: Vec<(String, IpAddr)>,
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["ssh_port", "ssh_identity_file", "host_keys"])]
+    pub(crate) agents: Option<u16>,
     #[arg(long, value_name = "FIRST-LAST", value_parser = port_range)]
     pub(crate) port_range: Option<(u16, u16)>,
     #[arg(long, group = "controller")]

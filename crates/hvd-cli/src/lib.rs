@@ -3,10 +3,12 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod args;
 mod argv;
 mod check_build;
 mod config_file;
+mod debug;
 mod later;
 mod logging;
 mod settings;
@@ -61,8 +63,12 @@ pub fn run_with(argv: &[String], python: &Python<'_>) -> i32 {
 }
 
 fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Python<'_>) -> i32 {
-    if argv.get(1).is_some_and(|word| word == "agent") {
-        return hvd_launch::serve_as_agent();
+    if let [program, first, words @ ..] = argv {
+        match first.as_str() {
+            agent::WORD => return agent::run(program, words, &environment),
+            debug::WORD => return debug::run(program, words, &environment),
+            _ => {}
+        }
     }
     let args = match Args::try_parse_from(argv::spell_out(argv)) {
         Ok(args) => args,

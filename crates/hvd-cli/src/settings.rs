@@ -9,11 +9,13 @@ use std::{ffi::OsString, time::Duration};
 use anyhow::{Context, Result, bail, ensure};
 use hvd_config::{Environment, WorkerConfig, is_set_by_launcher, name};
 use hvd_launch::{
-    FunctionMode, HostKeys, JobSpec, OutputOptions, RemoteOptions, SshOptions, Stamp, Verbosity,
+    AgentsOption, FunctionMode, HostKeys, JobSpec, OutputOptions, RemoteOptions, SshOptions, Stamp,
+    Verbosity,
     plan::{Host, allocate, parse_hostfile, parse_hosts},
 };
 
 use crate::{
+    agent,
     args::{Args, Exports},
     config_file::ConfigFile,
     later,
@@ -83,21 +85,10 @@ impl Settings {
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
             start_timeout,
-            remote: remote(&args, &environment, interpreter, start_timeout),
+            remote: remote(&args, &environment, interpreter, start_timeout)?,
             directory: std::env::current_dir().context("the working directory is gone")?,
-            verbosity: if args.verbose {
-                Verbosity::Verbose
-            } else {
-                Verbosity::Quiet
-            },
-            output: OutputOptions {
-                directory: args.output_filename,
-                stamp: if args.prefix_output_with_timestamp {
-                    Stamp::LocalTime
-                } else {
-                    Stamp::Without
-                },
-            },
+            verbosity: verbosity(&args),
+            output: output(&args),
             function: FunctionMode {
                 input: args.function_stdin,
                 results: args.results_fd,
@@ -146,13 +137,32 @@ fn check_advertised(args: &Args, hosts: &[Host]) -> Result<()> {
     Ok(())
 }
 
+fn verbosity(args: &Args) -> Verbosity {
+    if args.verbose {
+        Verbosity::Verbose
+    } else {
+        Verbosity::Quiet
+    }
+}
+
+fn output(args: &Args) -> OutputOptions {
+    OutputOptions {
+        directory: args.output_filename.clone(),
+        stamp: if args.prefix_output_with_timestamp {
+            Stamp::LocalTime
+        } else {
+            Stamp::Without
+        },
+    }
+}
+
 /// How other hosts are reached.
 fn remote(
     args: &Args,
     environment: &Environment,
     interpreter: &str,
     start_timeout: Duration,
-) -> RemoteOptions {
+) -> Result<RemoteOptions> {
     let interfaces = args.network_interfaces.iter();
     let interfaces = interfaces
         .map(|name| name.trim())
@@ -162,7 +172,15 @@ fn remote(
         (false, true) => HostKeys::Unchecked,
         (false, false) => HostKeys::AcceptNew,
     };
-    RemoteOptions {
+    let agents = match args.agents {
+        Some(port) => Some(AgentsOption {
+            port,
+            token: agent::token(environment).map_err(anyhow::Error::msg)?,
+        }),
+        None => None,
+    };
+    Ok(RemoteOptions {
+        agents,
         ssh: SshOptions {
             port: args.ssh_port,
             identity: args.ssh_identity_file.clone(),
@@ -176,7 +194,7 @@ fn remote(
         interfaces: interfaces.map(str::to_owned).collect(),
         advertised: args.advertise.clone(),
         port_range: args.port_range,
-    }
+    })
 }
 
 /// What options and the file set in the workers; an option beats the file.

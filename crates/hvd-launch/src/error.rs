@@ -226,6 +226,14 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// A running job did not tell how it stands.
+    #[error("the job of process {keeper} does not answer: {source}; has it just ended?")]
+    NoAnswer {
+        /// Its `horovodrun`.
+        keeper: i32,
+        /// What went wrong.
+        source: io::Error,
+    },
     /// The operating system refused something the launcher itself needs.
     #[error("cannot {what}: {source}")]
     System {

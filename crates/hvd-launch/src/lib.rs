@@ -1,5 +1,5 @@
 //! The launcher as a library: from hosts to ranks ([`plan`]), from ranks to processes, their
-//! output, their signals and their end ([`launch`]).
+//! output, their signals and their end ([`launch`]); and asking a job that runs ([`debug`]).
 //!
 //! [`launch`] is the whole of it for a caller: it takes a checked [`JobSpec`] and returns the exit
 //! status of the job. Nothing here parses a command line, and nothing knows what a worker computes.
@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod debug;
 mod describe;
 mod error;
 mod exec;

@@ -4,7 +4,7 @@
 use std::{net::Ipv4Addr, path::Path, time::Duration};
 
 use hvd_rendezvous::{JobKey, Server};
-use hvd_types::Placement;
+use hvd_types::{Placement, Rank};
 use tokio::{
     sync::mpsc,
     time::{timeout, timeout_at},
@@ -23,7 +23,9 @@ use super::{
     start::{Narrator, StartClock},
 };
 use crate::{
-    Error, JobSpec, Result, messages,
+    Error, JobSpec, Result,
+    debug::{Post, Roster},
+    messages,
     plan::{Meeting, environment},
     remote::{Expedition, Fleet, Secret},
 };
@@ -59,7 +61,9 @@ pub(super) async fn run(
             return stop.into_result();
         }
     };
+    let post = Post::open(spec, job.roster(), server.store());
     job.take_its_course(interrupts, &sink, &server).await;
+    drop(post);
     let cause = job.cause();
     let last_words = job.last_words(sink, results, &server);
     if matches!(cause, Cause::Interrupted(_) | Cause::ReaderGone) {
@@ -132,11 +136,14 @@ async fn begin(
     let mut streams = Streams::new(sink.voice().clone(), spec.output.stamp);
     let (sender, ends) = mpsc::unbounded_channel();
     let crew = local.start(&muster.local, &muster.variables, &sender, &mut streams)?;
-    for (rank, pid) in crew.pids() {
-        narrator.tell(|| messages::started(rank, pid));
-    }
+    let mut started: Vec<(Rank, i32)> = crew.pids().collect();
     if let Some(fleet) = &mut muster.fleet {
-        start_fleet(fleet, &clock, &narrator).await?;
+        started.extend(start_fleet(fleet, &clock).await?);
+    }
+    let roster = Roster::default();
+    for (rank, pid) in started {
+        narrator.tell(|| messages::started(rank, pid));
+        roster.started(&spec.placements[rank.index()], pid);
     }
     narrator.phase(&mut clock, "spawn")?;
     let ranks = Ranks {
@@ -145,6 +152,7 @@ async fn begin(
         fleet: muster.fleet,
         reaper,
         ends,
+        roster,
     };
     Ok(Begun {
         job: Job::new(ranks, streams, narrator),
@@ -165,12 +173,9 @@ fn make_key(spec: &JobSpec) -> Result<(JobKey, Secret)> {
     Ok((key, Secret::Nonce(nonce)))
 }
 
-async fn start_fleet(fleet: &mut Fleet, clock: &StartClock, narrator: &Narrator) -> Result<()> {
+async fn start_fleet(fleet: &mut Fleet, clock: &StartClock) -> Result<Vec<(Rank, i32)>> {
     let started = timeout_at(clock.deadline().into(), fleet.start_ranks()).await;
-    for (rank, pid) in started.map_err(|_| clock.overrun("spawn"))?? {
-        narrator.tell(|| messages::started(rank, pid));
-    }
-    Ok(())
+    started.map_err(|_| clock.overrun("spawn"))?
 }
 
 /// The ranks of this host.

@@ -30,7 +30,9 @@ use super::{
     tree,
 };
 use crate::{
-    Result, Stamp, messages,
+    Result, Stamp,
+    debug::Roster,
+    messages,
     remote::{Fleet, HostNews, Notice, Urgency},
 };
 
@@ -45,6 +47,8 @@ pub(super) struct Job {
     course: Course,
     narrator: Narrator,
     began: Instant,
+    /// What is known of the ranks, for whoever asks.
+    roster: Roster,
 }
 
 /// All output on its way; each stream returns its last lines.
@@ -101,6 +105,7 @@ pub(super) struct Ranks {
     pub(super) fleet: Option<Fleet>,
     pub(super) reaper: Reaper,
     pub(super) ends: mpsc::UnboundedReceiver<RankEnd>,
+    pub(super) roster: Roster,
 }
 
 impl Job {
@@ -113,6 +118,7 @@ impl Job {
             fleet,
             reaper,
             ends,
+            roster,
         } = ranks;
         Self {
             placements,
@@ -124,7 +130,13 @@ impl Job {
             course,
             narrator,
             began: Instant::now(),
+            roster,
         }
+    }
+
+    /// What is known of the ranks, now and later.
+    pub(super) fn roster(&self) -> Roster {
+        self.roster.clone()
     }
 
     /// Why the job is ending, or has ended.
@@ -231,6 +243,7 @@ impl Job {
     }
 
     fn note_end(&mut self, rank: Rank, outcome: Outcome) {
+        self.roster.ended(rank);
         self.course.worker_ended(rank, outcome, Instant::now());
         self.narrator
             .tell(|| messages::ended(rank, outcome, self.began.elapsed()));

@@ -1,0 +1,147 @@
+//! How a job stands, for programs: one JSON document. Times are seconds ago.
+
+use std::{fmt::Write as _, time::Duration};
+
+use hvd_launch::debug::{
+    Answer, Standing,
+    testimony::{Frame, Note, Origin, Testimony, Thread},
+};
+
+use super::table;
+
+/// The whole document.
+pub(super) fn document(answer: &Answer) -> String {
+    let description = &answer.description;
+    let ranks = (0..description.members.len()).map(|rank| member(answer, rank));
+    let fields = [
+        ("job", description.keeper.to_string()),
+        ("driver", description.driver.to_string()),
+        ("age", seconds(description.age)),
+        ("command", text(&description.command)),
+        ("answered", (!answer.statements.is_empty()).to_string()),
+        ("ranks", array(ranks)),
+    ];
+    object(&fields) + "\n"
+}
+
+fn member(answer: &Answer, rank: usize) -> String {
+    let member = &answer.description.members[rank];
+    let heard = answer.statements.iter().find(|it| it.rank.index() == rank);
+    let testimony = heard.and_then(|statement| statement.testimony.as_ref());
+    let state = match (testimony, answer.standings.get(rank)) {
+        (Some(testimony), _) => table::activity(testimony),
+        (None, Some(Standing::Ended)) => "ended",
+        (None, Some(Standing::Absent)) => "not initialized",
+        (None, Some(Standing::Present)) if answer.standings.contains(&Standing::Absent) => {
+            "initializing"
+        }
+        (None, _) => "not answering",
+    };
+    let mut fields = vec![
+        ("rank", rank.to_string()),
+        ("host", text(&member.host)),
+        ("pid", member.pid.to_string()),
+        ("state", text(state)),
+    ];
+    if let Some(testimony) = testimony {
+        fields.extend(details(testimony));
+    }
+    object(&fields)
+}
+
+fn details(testimony: &Testimony) -> [(&'static str, String); 5] {
+    let optional = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
+    let position = testimony.position();
+    [
+        ("current", optional(table::current(testimony).map(note))),
+        ("python", optional(position.map(|it| frame(it.here)))),
+        ("operations", array(testimony.operations.iter().map(note))),
+        ("threads", array(testimony.threads.iter().map(thread))),
+        ("unknown", text(&testimony.unknown)),
+    ]
+}
+
+fn note(note: &Note) -> String {
+    object(&[
+        ("tensor", text(&note.name)),
+        ("operation", text(note.kind.name())),
+        ("state", text(note.state.name())),
+        ("process_set", note.process_set.number().to_string()),
+        ("submitted", seconds(note.submitted())),
+        ("since", seconds(note.since())),
+    ])
+}
+
+fn thread(thread: &Thread) -> String {
+    object(&[
+        ("name", text(&thread.name)),
+        ("frames", array(thread.frames.iter().map(frame))),
+    ])
+}
+
+fn frame(frame: &Frame) -> String {
+    let origin = match frame.origin {
+        Origin::Program => "program",
+        Origin::Library => "library",
+        Origin::Horovod => "horovod",
+    };
+    object(&[
+        ("file", text(&frame.file)),
+        ("line", frame.line.to_string()),
+        ("function", text(&frame.function)),
+        ("origin", text(origin)),
+    ])
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.3}", time.as_secs_f64())
+}
+
+fn object(fields: &[(&str, String)]) -> String {
+    let fields = fields
+        .iter()
+        .map(|(name, value)| format!("\"{name}\": {value}"));
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+}
+
+fn array(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+fn text(value: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in value.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            control if u32::from(control) < 0x20 => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(control));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_names_every_rank() {
+        let document = document(&table::tests::answer());
+        for part in [
+            r#""job": 10"#,
+            r#""state": "waiting", "current": {"tensor": "allreduce.x""#,
+            r#""function": "load\"batch""#,
+            r#"{"rank": 2, "host": "localhost", "pid": 14, "state": "not answering"}"#,
+        ] {
+            assert!(document.contains(part), "{part} is not in {document}");
+        }
+    }
+
+    #[test]
+    fn texts_are_escaped() {
+        assert_eq!(text("a\"\\\n\u{e9}"), "\"a\\\"\\\\\\u000a\u{e9}\"");
+    }
+}

@@ -1,0 +1,166 @@
+//! `horovodrun debug`: asks a running job how it stands and prints one table. Only the very first
+//! word of the command line is taken for it; after any option, `debug` is a command like others.
+
+mod json;
+mod table;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+};
+
+use clap::Parser;
+use hvd_launch::debug::{Caller, Description, find_jobs};
+
+use crate::settings;
+
+/// What makes it this command.
+pub(crate) const WORD: &str = "debug";
+
+/// Exit status if there is no job, or no answer.
+const FAILED: i32 = 1;
+
+/// Show what every rank of a running job is doing.
+///
+/// For each rank: whether it runs an operation, waits for other ranks or does neither, which tensor
+/// that is about and since when, and where its Python stands. The job is not disturbed. Only your
+/// own jobs on this machine can be asked.
+#[derive(Debug, Parser)]
+#[command(
+    name = "horovodrun debug",
+    override_usage = "horovodrun debug [OPTIONS] [PID|JOB]",
+    term_width = 80
+)]
+struct Args {
+    /// Process number of horovodrun or of any rank, or a part of the job's command; not needed if
+    /// only one job runs
+    #[arg(value_name = "PID|JOB")]
+    job: Option<String>,
+    /// Show the last operations and whole stacks as well
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print everything as JSON
+    #[arg(long, conflicts_with = "verbose")]
+    json: bool,
+}
+
+/// Does it and returns the exit status.
+pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsString)]) -> i32 {
+    let argv = std::iter::once(program).chain(words.iter().map(String::as_str));
+    let args = match Args::try_parse_from(argv) {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return error.exit_code();
+        }
+    };
+    let jobs = find_jobs(environment);
+    let chosen = match choose(&jobs, args.job.as_deref(), Caller::description) {
+        Ok(job) => job,
+        Err((status, text)) => return complain(status, &text),
+    };
+    match chosen.ask() {
+        Ok(answer) if args.json => show(&json::document(&answer)),
+        Ok(answer) if args.verbose => show(&table::in_full(&answer)),
+        Ok(answer) => show(&table::brief(&answer)),
+        Err(error) => complain(FAILED, &format!("horovodrun: {error}\n")),
+    }
+}
+
+/// The job that is meant; else the exit status and what to say.
+fn choose<'a, T>(
+    jobs: &'a [T],
+    word: Option<&str>,
+    describe: impl Fn(&T) -> &Description,
+) -> Result<&'a T, (i32, String)> {
+    let meant = |job: &&T| word.is_none_or(|word| describe(job).is_meant_by(word));
+    let candidates: Vec<&T> = jobs.iter().filter(meant).collect();
+    let list = |jobs: &[&T]| table::jobs(jobs.iter().map(|job| describe(job)));
+    match (candidates.as_slice(), word) {
+        ([job], _) => Ok(job),
+        ([], _) if jobs.is_empty() => Err((
+            FAILED,
+            "horovodrun: no job of yours runs on this machine\n".to_owned(),
+        )),
+        ([], word) => {
+            let all: Vec<&T> = jobs.iter().collect();
+            let word = word.unwrap_or_default();
+            Err((
+                FAILED,
+                format!("horovodrun: no job is `{word}`; these run:\n{}", list(&all)),
+            ))
+        }
+        (several, _) => Err((
+            settings::USAGE,
+            format!(
+                "horovodrun: several jobs run; say which, e.g. `horovodrun debug {}`:\n{}",
+                describe(several[0]).keeper,
+                list(several)
+            ),
+        )),
+    }
+}
+
+fn complain(status: i32, text: &str) -> i32 {
+    let _ = io::stderr().write_all(text.as_bytes());
+    status
+}
+
+/// Prints to stdout; a reader that has gone is no failure of ours.
+fn show(text: &str) -> i32 {
+    let _ = io::stdout().write_all(text.as_bytes());
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory;
+    use hvd_launch::debug::Member;
+
+    use super::*;
+
+    fn job(keeper: i32, command: &str) -> Description {
+        Description {
+            keeper,
+            driver: keeper + 1,
+            age: Duration::from_secs(75),
+            command: command.to_owned(),
+            members: vec![Member {
+                pid: keeper + 2,
+                host: "h".to_owned(),
+            }],
+        }
+    }
+
+    fn chosen(jobs: &[Description], word: Option<&str>) -> Result<i32, (i32, String)> {
+        choose(jobs, word, |job| job).map(|job| job.keeper)
+    }
+
+    #[test]
+    fn one_job_needs_no_name_and_several_do() {
+        let jobs = [job(10, "python train.py"), job(20, "python eval.py")];
+        assert_eq!(chosen(&jobs[..1], None), Ok(10));
+        assert_eq!(chosen(&jobs, Some("22")), Ok(20));
+        assert_eq!(chosen(&jobs, Some("eval")), Ok(20));
+        let (status, text) = chosen(&jobs, None).unwrap_err();
+        assert_eq!(status, settings::USAGE);
+        assert!(
+            text.contains("10") && text.contains("python eval.py"),
+            "{text}"
+        );
+        let (status, text) = chosen(&jobs, Some("99")).unwrap_err();
+        assert_eq!(status, FAILED);
+        assert!(
+            text.contains("no job is `99`") && text.contains("train.py"),
+            "{text}"
+        );
+        assert!(chosen(&[], None).unwrap_err().1.contains("no job of yours"));
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+}

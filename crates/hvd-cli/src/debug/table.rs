@@ -1,0 +1,221 @@
+//! How a job stands, for people. Pure text.
+
+use std::{fmt::Write as _, time::Duration};
+
+use hvd_launch::debug::{
+    Answer, Description, Standing,
+    testimony::{Note, State, Testimony},
+};
+
+/// A line of the table. What may be of any length stands last.
+type Row = [String; 8];
+
+const TITLES: [&str; 8] = [
+    "RANK",
+    "HOST",
+    "PID",
+    "STATE",
+    "OPERATION",
+    "SINCE",
+    "TENSOR",
+    "PYTHON",
+];
+
+/// The running jobs, one line each.
+pub(super) fn jobs<'a>(jobs: impl Iterator<Item = &'a Description>) -> String {
+    let mut text = format!("{:>8}  {:>8}  {:>5}  COMMAND\n", "PID", "AGE", "RANKS");
+    for job in jobs {
+        let (pid, age, ranks) = (job.keeper, seconds(job.age), job.members.len());
+        let _ = writeln!(
+            text,
+            "{pid:>8}  {age:>8}  {ranks:>5}  {}",
+            one_line(&job.command)
+        );
+    }
+    text
+}
+
+/// One line per rank.
+pub(super) fn brief(answer: &Answer) -> String {
+    let mut text = heading(&answer.description);
+    let rows = (0..answer.description.members.len()).map(|rank| row(answer, rank));
+    let rows: Vec<Row> = std::iter::once(TITLES.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    for row in &rows {
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(text, "{cell:width$}  ");
+        }
+        let _ = writeln!(text, "{}", row[7]);
+    }
+    text + &remark(answer)
+}
+
+/// The table, then each rank's last operations and stacks.
+pub(super) fn in_full(answer: &Answer) -> String {
+    let mut text = brief(answer);
+    for statement in &answer.statements {
+        let Some(testimony) = &statement.testimony else {
+            continue;
+        };
+        let (rank, host) = (statement.rank, &statement.host);
+        let _ = writeln!(text, "\nrank {rank} on {host}, its last operations:");
+        for note in &testimony.operations {
+            let (state, kind) = (note.state.name(), note.kind.name());
+            let ago = seconds(note.since());
+            let name = one_line(&note.name);
+            let _ = writeln!(text, "  {ago:>9} ago  {state:11}  {kind:13}  {name}");
+        }
+        stacks(&mut text, testimony);
+    }
+    text
+}
+
+fn stacks(text: &mut String, testimony: &Testimony) {
+    if testimony.threads.is_empty() {
+        let _ = writeln!(
+            text,
+            "  where Python stands is unknown: {}",
+            testimony.unknown
+        );
+    }
+    for thread in &testimony.threads {
+        let _ = writeln!(text, "  {}, innermost call first:", one_line(&thread.name));
+        for frame in &thread.frames {
+            let (file, line) = (one_line(&frame.file), frame.line);
+            let _ = writeln!(text, "    {file}:{line} in {}", one_line(&frame.function));
+        }
+    }
+}
+
+fn heading(description: &Description) -> String {
+    let Description {
+        keeper,
+        age,
+        command,
+        members,
+        ..
+    } = description;
+    let ranks = members.len();
+    let noun = if ranks == 1 { "rank" } else { "ranks" };
+    let (age, command) = (seconds(*age), one_line(command));
+    format!("job {keeper}: {ranks} {noun}, running for {age}: {command}\n\n")
+}
+
+/// What the table leaves open.
+fn remark(answer: &Answer) -> String {
+    let waiting = answer.standings.contains(&Standing::Absent);
+    if !answer.statements.is_empty() || waiting || answer.standings.is_empty() {
+        return String::new();
+    }
+    if answer.standings[0] == Standing::Ended {
+        return "\nrank 0, which asks the others, has ended\n".to_owned();
+    }
+    "\nrank 0, which asks the others, did not answer within 5 s: is it suspended, or past \
+     hvd.shutdown()?\n"
+        .to_owned()
+}
+
+fn row(answer: &Answer, rank: usize) -> Row {
+    let member = &answer.description.members[rank];
+    let heard = answer.statements.iter().find(|it| it.rank.index() == rank);
+    let testimony = heard.and_then(|statement| statement.testimony.as_ref());
+    let [state, operation, since, tensor, python] = match testimony {
+        Some(testimony) => cells(testimony),
+        None => [state_unheard(answer, rank), dash(), dash(), dash(), dash()],
+    };
+    let (host, pid) = (member.host.clone(), member.pid.to_string());
+    [
+        rank.to_string(),
+        host,
+        pid,
+        state,
+        operation,
+        since,
+        tensor,
+        python,
+    ]
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn state_unheard(answer: &Answer, rank: usize) -> String {
+    let text = match answer.standings.get(rank) {
+        Some(Standing::Ended) => "ended",
+        Some(Standing::Absent) => "has not called hvd.init()",
+        Some(Standing::Present) if answer.standings.contains(&Standing::Absent) => {
+            "in hvd.init(), waiting for others"
+        }
+        _ => "not answering",
+    };
+    text.to_owned()
+}
+
+/// What a rank is doing, in one word.
+pub(super) fn activity(testimony: &Testimony) -> &'static str {
+    let is_running = |note: &Note| note.state == State::Executing;
+    if testimony.pending().any(is_running) {
+        "running"
+    } else if testimony.pending().next().is_some() {
+        "waiting"
+    } else {
+        "idle"
+    }
+}
+
+/// The operation that says most: the one under way for longest, else the last one.
+pub(super) fn current(testimony: &Testimony) -> Option<&Note> {
+    let mut pending = testimony.pending();
+    let running = testimony
+        .pending()
+        .find(|note| note.state == State::Executing);
+    running
+        .or_else(|| pending.next())
+        .or_else(|| testimony.last_ended())
+}
+
+fn cells(testimony: &Testimony) -> [String; 5] {
+    let state = activity(testimony).to_owned();
+    let python = match testimony.position() {
+        Some(position) => one_line(&position.to_string()),
+        None => format!("unknown: {}", testimony.unknown),
+    };
+    let Some(note) = current(testimony) else {
+        return [state, "none yet".to_owned(), dash(), dash(), python];
+    };
+    let operation = match note.state {
+        State::Done => format!("last {}", note.kind),
+        State::Failed => format!("failed {}", note.kind),
+        _ => note.kind.to_string(),
+    };
+    let since = if note.state.is_over() {
+        format!("{} ago", seconds(note.since()))
+    } else {
+        seconds(note.submitted())
+    };
+    [state, operation, since, one_line(&note.name), python]
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+/// Control characters spelled out, so that nothing breaks the table.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+pub(super) mod tests;

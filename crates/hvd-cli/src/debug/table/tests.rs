@@ -1,0 +1,139 @@
+//! Tables word for word.
+
+use hvd_launch::debug::{
+    Member,
+    testimony::{Frame, Origin, Statement, Thread},
+};
+use hvd_types::{OpKind, ProcessSetId, Rank};
+
+use super::*;
+
+pub(crate) fn answer() -> Answer {
+    let member = |pid| Member {
+        pid,
+        host: "localhost".to_owned(),
+    };
+    Answer {
+        description: Description {
+            keeper: 10,
+            driver: 11,
+            age: Duration::from_millis(12_300),
+            command: "python train.py".to_owned(),
+            members: vec![member(12), member(13), member(14)],
+        },
+        standings: vec![Standing::Present; 3],
+        statements: vec![
+            statement(0, Some(("allreduce.x", State::Negotiating, 11_200))),
+            statement(1, Some(("allreduce.first", State::Done, 12_000))),
+            statement(2, None),
+        ],
+    }
+}
+
+fn statement(rank: u32, told: Option<(&str, State, u64)>) -> Statement {
+    let frame = |file: &str, line, function: &str, origin| Frame {
+        file: file.to_owned(),
+        line,
+        function: function.to_owned(),
+        origin,
+    };
+    let testimony = told.map(|(name, state, ago)| Testimony {
+        process: 12 + rank,
+        operations: vec![Note {
+            name: name.to_owned(),
+            kind: OpKind::Allreduce,
+            state,
+            process_set: ProcessSetId::GLOBAL,
+            ago: [Some(Duration::from_millis(ago)); 4],
+        }],
+        threads: vec![Thread {
+            name: "MainThread".to_owned(),
+            frames: vec![
+                frame("/u/data.py", 42, "load\"batch", Origin::Program),
+                frame("/u/train.py", 80, "main", Origin::Program),
+            ],
+        }],
+        unknown: String::new(),
+    });
+    Statement {
+        rank: Rank::new(rank),
+        host: "localhost".to_owned(),
+        testimony,
+    }
+}
+
+#[test]
+fn a_table_has_one_line_per_rank() {
+    let lines: Vec<String> = brief(&answer()).lines().map(str::to_owned).collect();
+    assert_eq!(
+        lines[0],
+        "job 10: 3 ranks, running for 12.3 s: python train.py"
+    );
+    let cells = |line: &str| {
+        line.split("  ")
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(cells(&lines[2]), TITLES);
+    let python = "data.py:42 in load\"batch (called from train.py:80 in main)";
+    assert_eq!(
+        cells(&lines[3]),
+        [
+            "0",
+            "localhost",
+            "12",
+            "waiting",
+            "allreduce",
+            "11.2 s",
+            "allreduce.x",
+            python
+        ]
+    );
+    assert_eq!(
+        cells(&lines[4]),
+        [
+            "1",
+            "localhost",
+            "13",
+            "idle",
+            "last allreduce",
+            "12.0 s ago",
+            "allreduce.first",
+            python
+        ]
+    );
+    assert_eq!(
+        cells(&lines[5])[..4],
+        ["2", "localhost", "14", "not answering"]
+    );
+    assert_eq!(lines.len(), 6);
+}
+
+#[test]
+fn the_full_account_has_operations_and_stacks() {
+    let text = in_full(&answer());
+    assert!(
+        text.contains("rank 0 on localhost, its last operations:"),
+        "{text}"
+    );
+    assert!(
+        text.contains("11.2 s ago  negotiating  allreduce      allreduce.x"),
+        "{text}"
+    );
+    assert!(text.contains("    /u/train.py:80 in main"), "{text}");
+}
+
+#[test]
+fn what_is_not_known_is_said() {
+    let mut silent = answer();
+    silent.statements.clear();
+    assert!(brief(&silent).contains("rank 0, which asks the others, did not answer"));
+    silent.standings = vec![Standing::Present, Standing::Absent, Standing::Ended];
+    let text = brief(&silent);
+    assert!(text.contains("in hvd.init(), waiting for others"), "{text}");
+    assert!(text.contains("has not called hvd.init()"), "{text}");
+    assert!(text.contains("ended"), "{text}");
+    assert!(!text.contains("did not answer"), "{text}");
+}

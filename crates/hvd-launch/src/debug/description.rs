@@ -1,0 +1,141 @@
+//! Which job this is, as a short text:
+//!
+//! ```text
+//! <pid of horovodrun> <pid of the driver> <age in milliseconds> <number of ranks>
+//! <pid> <host>                one line per rank
+//! <the command, to the end>
+//! ```
+
+use std::{fmt::Write as _, time::Duration};
+
+/// One running job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// The process the user started.
+    pub keeper: i32,
+    /// The process that does the launcher's work.
+    pub driver: i32,
+    /// For how long it runs.
+    pub age: Duration,
+    /// The command of every rank, as one line.
+    pub command: String,
+    /// The ranks, in their order.
+    pub members: Vec<Member>,
+}
+
+/// One rank, as the launcher knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its process.
+    pub pid: i32,
+    /// Where it runs.
+    pub host: String,
+}
+
+impl Description {
+    pub(super) fn to_text(&self) -> String {
+        let Self {
+            keeper,
+            driver,
+            age,
+            command,
+            members,
+        } = self;
+        let mut text = format!("{keeper} {driver} {} {}\n", age.as_millis(), members.len());
+        for Member { pid, host } in members {
+            let _ = writeln!(text, "{pid} {host}");
+        }
+        text + command
+    }
+
+    /// Reads a description; `None` if it is none.
+    pub(super) fn from_text(text: &str) -> Option<Self> {
+        let (head, mut rest) = text.split_once('\n')?;
+        let mut numbers = head.split(' ');
+        let keeper = numbers.next()?.parse().ok()?;
+        let driver = numbers.next()?.parse().ok()?;
+        let age = Duration::from_millis(numbers.next()?.parse().ok()?);
+        let count: usize = numbers.next()?.parse().ok()?;
+        let mut members = Vec::new();
+        for _ in 0..count {
+            let (line, after) = rest.split_once('\n')?;
+            let (pid, host) = line.split_once(' ')?;
+            members.push(Member {
+                pid: pid.parse().ok()?,
+                host: host.to_owned(),
+            });
+            rest = after;
+        }
+        Some(Self {
+            keeper,
+            driver,
+            age,
+            command: rest.to_owned(),
+            members,
+        })
+    }
+
+    /// Whether a word of the user's means this job: the number of any of its processes, or a part of
+    /// its command.
+    pub fn is_meant_by(&self, word: &str) -> bool {
+        match word.parse::<i32>() {
+            Ok(pid) => {
+                let ranks = self.members.iter().map(|member| member.pid);
+                [self.keeper, self.driver]
+                    .into_iter()
+                    .chain(ranks)
+                    .any(|it| it == pid)
+            }
+            Err(_) => self.command.contains(word),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn description() -> Description {
+        let member = |pid| Member {
+            pid,
+            host: "localhost".to_owned(),
+        };
+        Description {
+            keeper: 10,
+            driver: 11,
+            age: Duration::from_millis(1500),
+            command: "python train.py\n--epochs 3".to_owned(),
+            members: vec![member(12), member(13)],
+        }
+    }
+
+    #[test]
+    fn a_description_comes_back() {
+        let description = description();
+        assert_eq!(
+            Description::from_text(&description.to_text()),
+            Some(description)
+        );
+    }
+
+    #[test]
+    fn a_job_is_meant_by_any_of_its_processes_or_a_part_of_its_command() {
+        let description = description();
+        for word in ["10", "11", "12", "13", "train.py", "--epochs"] {
+            assert!(description.is_meant_by(word), "{word}");
+        }
+        for word in ["14", "3", "eval.py"] {
+            assert!(!description.is_meant_by(word), "{word}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(text: String) {
+            let _ = Description::from_text(&text);
+            let _ = Description::from_text(&format!("1 2 3 99999999999\n{text}"));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Asking a running job how it stands: `horovodrun debug`.
+//!
+//! The driver of every job listens at a socket in a directory that only its user can enter
+//! (`place.rs`, `post.rs`). Whoever asks there (`caller.rs`) gets a description of the job
+//! (`description.rs`) and what the ranks say, which the driver has from rank 0 through the store.
+//! What the driver itself knows of the ranks is in `roster.rs`.
+
+mod caller;
+mod description;
+mod place;
+mod post;
+mod roster;
+
+pub use caller::{Answer, Caller, find_jobs};
+pub use description::{Description, Member};
+pub use hvd_wire::testimony;
+pub(crate) use post::Post;
+pub(crate) use roster::Roster;
+pub use roster::Standing;
+
+/// One byte of a caller: who are you?
+const DESCRIBE: u8 = b'd';
+/// One byte of a caller: how do you stand?
+const ASK: u8 = b'a';

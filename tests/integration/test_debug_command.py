@@ -1,0 +1,189 @@
+"""`horovodrun debug` shows what every rank of a running job is doing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+LAUNCHER = [sys.executable, "-m", "horovod.runner.launch"]
+
+# Rank 1 never comes to the barrier.
+HANGING = """
+import os, sys, time
+import numpy as np
+import horovod.numpy as hvd
+
+hvd.init()
+hvd.allreduce(np.ones(3), name="first")
+
+def load_batch():
+    time.sleep(60)
+
+print(f"ready {hvd.rank()} {os.getpid()}", flush=True)
+if hvd.rank() == 1:
+    load_batch()
+hvd.barrier()
+"""
+SLEEP_LINE = HANGING.splitlines().index("    time.sleep(60)") + 1
+
+WITHOUT_INIT = """
+import os, time
+import horovod.numpy as hvd
+
+print(f"ready {os.environ['HOROVOD_RANK']} {os.getpid()}", flush=True)
+if os.environ["HOROVOD_RANK"] == "1":
+    time.sleep(60)
+hvd.init()
+"""
+
+
+@contextmanager
+def running(script: str, place: Path, ranks: int = 2) -> Iterator[tuple[int, dict[int, int]]]:
+    """A job whose ranks are ready: the process number of its launcher, and those of its ranks."""
+    job = subprocess.Popen(
+        [*LAUNCHER, "-np", str(ranks), sys.executable, "-c", script],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(place)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    pids: dict[int, int] = {}
+    try:
+        assert job.stdout is not None
+        for line in job.stdout:
+            words = line.split(":", 1)[-1].split()
+            if words[:1] == ["ready"]:
+                pids[int(words[1])] = int(words[2])
+            if len(pids) == ranks:
+                break
+        assert len(pids) == ranks
+        yield job.pid, pids
+    finally:
+        for pid in pids.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        job.terminate()
+        job.communicate(timeout=30)
+
+
+def debug(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LAUNCHER, "debug", *words],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(place)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def table(asked: subprocess.CompletedProcess[str]) -> dict[int, list[str]]:
+    """The cells of each rank's row."""
+    assert asked.returncode == 0, asked.stderr
+    lines = asked.stdout.splitlines()
+    rows = [
+        [cell.strip() for cell in line.split("  ") if cell.strip()]
+        for line in lines[lines.index("") + 2 :]
+    ]
+    return {int(row[0]): row for row in rows if row and row[0].isdigit()}
+
+
+def document(place: Path, pid: int) -> dict[str, Any]:
+    asked = debug(place, str(pid), "--json")
+    assert asked.returncode == 0, asked.stderr
+    return json.loads(asked.stdout)
+
+
+def until_waiting(place: Path, pid: int) -> None:
+    """Waits until rank 0 stands at the barrier: it says that it is ready just before."""
+    end = time.monotonic() + 20
+    while document(place, pid)["ranks"][0].get("state") != "waiting":
+        assert time.monotonic() < end
+
+
+def test_a_job_that_hangs_at_a_barrier(tmp_path: Path) -> None:
+    with running(HANGING, tmp_path) as (launcher, pids):
+        until_waiting(tmp_path, launcher)
+        # Any process of the job will do to name it.
+        for pid in (launcher, pids[1]):
+            rows = table(debug(tmp_path, str(pid)))
+            assert rows[0][1:5] == ["localhost", str(pids[0]), "waiting", "barrier"], rows
+            assert rows[1][1:5] == ["localhost", str(pids[1]), "idle", "last allreduce"], rows
+            assert rows[1][6] == "allreduce.first", rows
+            assert f"<string>:{SLEEP_LINE} in load_batch" in rows[1][7], rows
+
+        full = debug(tmp_path, "--verbose", str(launcher))
+        assert "rank 1 on localhost, its last operations:" in full.stdout, full.stdout
+        assert f"    <string>:{SLEEP_LINE} in load_batch\n" in full.stdout, full.stdout
+
+        told = document(tmp_path, launcher)
+        assert told["job"] == launcher and told["answered"]
+        assert [rank["pid"] for rank in told["ranks"]] == [pids[0], pids[1]]
+        assert told["ranks"][1]["python"]["function"] == "load_batch"
+        assert (tmp_path / "horovod" / f"{launcher}.sock").is_socket()
+    assert list((tmp_path / "horovod").iterdir()) == [], "the socket went with the job"
+
+
+def test_ranks_that_have_not_called_init_are_told(tmp_path: Path) -> None:
+    with running(WITHOUT_INIT, tmp_path) as (launcher, _):
+        end = time.monotonic() + 20
+        while True:
+            rows = table(debug(tmp_path, str(launcher)))
+            if rows[0][3] == "in hvd.init(), waiting for others":
+                break
+            assert time.monotonic() < end, rows
+        assert rows[1][3] == "has not called hvd.init()"
+
+
+def test_a_suspended_rank_is_told_by_the_others(tmp_path: Path) -> None:
+    with running(HANGING, tmp_path, ranks=3) as (launcher, pids):
+        os.kill(pids[2], signal.SIGSTOP)
+        rows = table(debug(tmp_path, str(launcher)))
+        assert rows[1][3] == "idle", rows
+        assert rows[2][3] == "not answering", rows
+
+        os.kill(pids[0], signal.SIGSTOP)
+        asked = debug(tmp_path, str(launcher))
+        assert [row[3] for row in table(asked).values()] == ["not answering"] * 3
+        assert "rank 0, which asks the others, did not answer" in asked.stdout
+
+
+def test_a_job_that_is_alone_can_be_asked(tmp_path: Path) -> None:
+    script = HANGING.replace("hvd.rank() == 1", "True")
+    with running(script, tmp_path, ranks=1) as (launcher, _):
+        rows = table(debug(tmp_path, str(launcher)))
+        assert rows[0][3:5] == ["idle", "last allreduce"], rows
+
+
+def test_what_a_killed_launcher_left_is_removed(tmp_path: Path) -> None:
+    place = tmp_path / "horovod"
+    with running(HANGING, tmp_path) as (launcher, _):
+        driver = document(tmp_path, launcher)["driver"]
+        os.kill(driver, signal.SIGKILL)
+        os.waitid(os.P_PID, launcher, os.WEXITED | os.WNOWAIT)
+    assert list(place.iterdir()), "nobody was left to remove it"
+    asked = debug(tmp_path, str(launcher))
+    assert asked.returncode == 1
+    assert asked.stderr.startswith("horovodrun: no job"), asked.stderr
+    assert list(place.iterdir()) == []
+
+
+def test_only_the_very_first_word_is_the_command(tmp_path: Path) -> None:
+    job = subprocess.run(
+        [*LAUNCHER, "-np", "1", "debug"], capture_output=True, text=True, timeout=30
+    )
+    assert job.returncode == 127
+    assert "cannot start `debug`: no such command in PATH" in job.stderr
+    help_text = debug(tmp_path, "--help")
+    assert help_text.returncode == 0
+    assert "Usage: horovodrun debug [OPTIONS] [PID|JOB]" in help_text.stdout
+    assert debug(tmp_path, "--nonsense").returncode == 2
+    assert debug(tmp_path, "no such job").returncode == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -163,13 +164,16 @@ def test_a_job_that_is_alone_can_be_asked(tmp_path: Path) -> None:
         assert rows[0][3:5] == ["idle", "last allreduce"], rows
 
 
-def test_what_a_killed_launcher_left_is_removed(tmp_path: Path) -> None:
+def test_sockets_do_not_outlive_their_jobs(tmp_path: Path) -> None:
     place = tmp_path / "horovod"
     with running(HANGING, tmp_path) as (launcher, _):
         driver = document(tmp_path, launcher)["driver"]
         os.kill(driver, signal.SIGKILL)
         os.waitid(os.P_PID, launcher, os.WEXITED | os.WNOWAIT)
-    assert list(place.iterdir()), "nobody was left to remove it"
+    assert list(place.iterdir()) == [], "the launcher's other process removes it"
+
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(place / f"{launcher}.sock"))
     asked = debug(tmp_path, str(launcher))
     assert asked.returncode == 1
     assert asked.stderr.startswith("horovodrun: no job"), asked.stderr

@@ -14,7 +14,7 @@ mod roster;
 pub use caller::{Answer, Caller, find_jobs};
 pub use description::{Description, Member};
 pub use hvd_wire::testimony;
-pub(crate) use post::Post;
+pub(crate) use post::{Post, remove_post};
 pub(crate) use roster::Roster;
 pub use roster::Standing;
 

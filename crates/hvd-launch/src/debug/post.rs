@@ -7,8 +7,8 @@
 //! ```
 //!
 //! * POST-1 only the same user and root are answered.
-//! * POST-2 the socket is removed when the job ends; those of killed launchers are removed here and
-//!   by whoever looks for jobs.
+//! * POST-2 the socket is removed when the job ends: by the driver, or by the keeper if the driver was
+//!   killed. What is left if both were is removed by whoever looks for jobs.
 
 use std::{
     fs, io,
@@ -88,6 +88,15 @@ impl Drop for Post {
     fn drop(&mut self) {
         self.task.abort();
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the socket of the job that `keeper` kept.
+pub(crate) fn remove_post(spec: &JobSpec, keeper: i32) {
+    for directory in place::directories(&spec.inherited) {
+        if place::check(&directory).is_ok() {
+            let _ = fs::remove_file(place::socket(&directory, keeper));
+        }
     }
 }
 

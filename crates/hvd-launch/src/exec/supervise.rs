@@ -36,7 +36,7 @@ use super::{
     tree,
 };
 use crate::{
-    Error, JobSpec, Result, messages,
+    Error, JobSpec, Result, debug, messages,
     remote::{Calling, NOBODY, call_driver, serve_agent},
 };
 
@@ -59,12 +59,15 @@ pub fn launch(spec: &JobSpec) -> i32 {
     } else {
         Loyalty::Stay
     };
-    supervise(
+    let status = supervise(
         loyalty,
         async |interrupts: &mut Interrupts, key_file: &Path| {
             driver::run(spec, interrupts, key_file).await
         },
-    )
+    );
+    // A driver that was killed could not do it.
+    debug::remove_post(spec, getpid().as_raw_pid());
+    status
 }
 
 /// Is the agent of a host, over standard input and output, and returns the exit status for this

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -41,15 +43,25 @@ def test_each_rank_is_told_its_place_and_where_to_meet(run) -> None:
         }
         assert {name: seen.get(name) for name in expected} == expected
         assert int(seen["HOROVOD_GLOO_RENDEZVOUS_PORT"]) > 0
-        assert re.fullmatch("[0-9a-f]{64}", seen["_HOROVOD_SECRET_KEY"])
-    assert found["0"]["_HOROVOD_SECRET_KEY"] == found["1"]["_HOROVOD_SECRET_KEY"]
+        assert "_HOROVOD_SECRET_KEY" not in seen
+        assert not Path(seen["HOROVOD_SECRET_KEY_FILE"]).exists(), "gone with the job"
+
+
+def test_the_key_is_in_a_file_that_only_its_owner_reads(run) -> None:
+    show = 'stat -c "%a %u" $HOROVOD_SECRET_KEY_FILE; cat $HOROVOD_SECRET_KEY_FILE'
+    code, output, errors = run("-np", "2", "sh", "-c", show)
+    lines = [line.split(":", 1)[1] for line in output.decode().splitlines()]
+    assert code == 0, errors
+    assert lines.count(f"600 {os.getuid()}") == 2
+    keys = {line for line in lines if re.fullmatch("[0-9a-f]{64}", line)}
+    assert len(keys) == 1, "one key for all ranks"
 
 
 def test_a_job_inside_a_job_has_its_own_numbers(run) -> None:
-    outer = {"HOROVOD_RANK": "7", "HOROVOD_SIZE": "9", "_HOROVOD_SECRET_KEY": "00" * 32}
+    outer = {"HOROVOD_RANK": "7", "HOROVOD_SIZE": "9", "HOROVOD_SECRET_KEY_FILE": "/outer"}
     found = variables(run, "-np", "1", **outer)["0"]
     assert (found["HOROVOD_RANK"], found["HOROVOD_SIZE"]) == ("0", "1")
-    assert found["_HOROVOD_SECRET_KEY"] != "00" * 32
+    assert found["HOROVOD_SECRET_KEY_FILE"] != "/outer"
 
 
 def test_what_the_user_has_set_is_passed_on_but_shell_leftovers_are_not(run) -> None:

@@ -124,7 +124,9 @@ async fn begin(
         reaper: &reaper,
         narrator: &narrator,
     };
-    let mut muster = expedition.set_out(&mut clock).await?;
+    let mustered = expedition.set_out(&mut clock).await;
+    narrator.rest();
+    let mut muster = mustered?;
     let local = Local {
         spec,
         reaper: &reaper,

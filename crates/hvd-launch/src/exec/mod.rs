@@ -19,6 +19,7 @@ mod job;
 mod os;
 mod output;
 mod pipe;
+mod progress;
 mod reaper;
 mod secret;
 mod sink;

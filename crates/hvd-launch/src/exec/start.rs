@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::sink::Voice;
+use super::{progress::Progress, sink::Voice};
 use crate::{Error, Result, Verbosity, messages};
 
 /// Measures the phases of a start against their common budget.
@@ -55,17 +55,38 @@ impl StartClock {
 pub(crate) struct Narrator {
     voice: Voice,
     verbosity: Verbosity,
+    progress: Progress,
 }
 
 impl Narrator {
     /// A narrator for one job.
     pub(crate) fn new(voice: Voice, verbosity: Verbosity) -> Self {
-        Self { voice, verbosity }
+        // Whoever wants to know everything gets it line by line.
+        let progress = match verbosity {
+            Verbosity::Quiet => Progress::on_terminal(),
+            Verbosity::Verbose => Progress::default(),
+        };
+        Self {
+            voice,
+            verbosity,
+            progress,
+        }
+    }
+
+    /// Shows what is waited for, until the phase is over.
+    pub(crate) fn show(&self, text: &str) {
+        self.progress.show(text);
+    }
+
+    /// Nothing is waited for any more.
+    pub(crate) fn rest(&self) {
+        self.progress.clear();
     }
 
     /// Says a line that matters to everyone. Never waits for the console: signals and ends of
     /// workers must be handled even while nobody reads.
     pub(crate) fn announce(&self, line: String) {
+        self.rest();
         let voice = self.voice.clone();
         tokio::spawn(async move { voice.say(&line).await });
     }

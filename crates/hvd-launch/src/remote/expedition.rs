@@ -17,7 +17,7 @@ use super::{
     fleet::Greeting,
     message::{Assignment, RankAssignment, Secret},
     probe::ProbePort,
-    resolve::{Resolved, resolve},
+    resolve::{Resolved, is_local_name, resolve, this_machine},
     summon::Summons,
     survey::{Site, Thoroughness, survey},
 };
@@ -98,6 +98,7 @@ impl Expedition<'_> {
         let greetings = greetings.map_err(|_| clock.overrun("agents"))??;
         self.judge(&members, &own_facts, &greetings)?;
         self.narrator.phase(clock, "versions")?;
+        self.narrator.show("reachability: hosts try each other");
         let variables = self
             .find_routes(&members, own_facts, greetings, &mut fleet)
             .await?;
@@ -116,6 +117,10 @@ impl Expedition<'_> {
             if !names.contains(&placement.hostname) {
                 names.push(placement.hostname.clone());
             }
+        }
+        let this = this_machine();
+        if names.iter().any(|name| !is_local_name(name, &this)) {
+            self.narrator.show("resolve: looking names up");
         }
         let resolved = resolve(&names).await?;
         let member = |(name, resolved): (String, Resolved)| Member {
@@ -169,7 +174,8 @@ impl Expedition<'_> {
             .map(|(member, site)| self.summons(member, site, &addresses, door.port()))
             .collect();
         let deadline = clock.deadline().into();
-        Fleet::muster(summons, door, self.store, self.reaper, deadline, |_| ()).await
+        let show = |text: &str| self.narrator.show(&format!("agents: {text}"));
+        Fleet::muster(summons, door, self.store, self.reaper, deadline, show).await
     }
 
     /// The host as `ssh` wants it.

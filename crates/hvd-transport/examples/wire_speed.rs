@@ -1,4 +1,4 @@
-//! Measures what moves the bytes, two ranks as threads:
+//! Measures what moves the bytes, between two ranks as threads:
 //! `cargo run --release -p hvd-transport --example wire_speed`.
 //!
 //! Prints the time of one round trip of 8 bytes and the rate of large messages in one direction
@@ -21,49 +21,44 @@ const REPEATS: u32 = 20;
 /// What one rank does, returning the seconds it took.
 type Body = fn(&mut dyn Transport, Rank) -> Result<f64>;
 
+/// What is measured: a wire, its ranks, and the one that rank 0 talks to.
+const CASES: [(&str, Wire, usize, u32); 5] = [
+    ("Memory", Wire::Memory, 2, 1),
+    ("SharedMemory", Wire::SharedMemory, 2, 1),
+    ("Tcp", Wire::Tcp, 2, 1),
+    ("Mixed, near", Wire::Mixed, 4, 1),
+    ("Mixed, far", Wire::Mixed, 4, 2),
+];
+
 fn main() -> Result<()> {
-    for wire in Wire::ALL {
-        let trip = |seconds: f64| seconds / f64::from(ROUNDS) * 1e6;
-        #[expect(clippy::cast_precision_loss, reason = "a round number")]
-        let rate = |seconds: f64| f64::from(REPEATS) * LARGE as f64 / seconds / 1e9;
-        report(
-            wire,
-            "round trip of 8 bytes, us",
-            measure(wire, ping_pong)?,
-            trip,
-        );
-        report(wire, "one way, GB/s", measure(wire, one_way)?, rate);
-        report(
-            wire,
-            "both ways, GB/s each",
-            measure(wire, both_ways)?,
-            rate,
-        );
+    let trip = |seconds: f64| seconds / f64::from(ROUNDS) * 1e6;
+    #[expect(clippy::cast_precision_loss, reason = "a round number")]
+    let rate = |seconds: f64| f64::from(REPEATS) * LARGE as f64 / seconds / 1e9;
+    for (name, wire, size, peer) in CASES {
+        let measure = |body: Body| {
+            let mut ends = mesh_of(wire, size);
+            let runs = (0..RUNS).map(|_| run(&mut ends, Rank::new(peer), body));
+            runs.collect::<Result<Vec<f64>>>()
+        };
+        report(name, "round trip of 8 bytes, us", measure(ping_pong)?, trip);
+        report(name, "one way, GB/s", measure(one_way)?, rate);
+        report(name, "both ways, GB/s each", measure(both_ways)?, rate);
     }
     Ok(())
 }
 
-fn report(wire: Wire, what: &str, mut seconds: Vec<f64>, unit: impl Fn(f64) -> f64) {
+fn report(name: &str, what: &str, mut seconds: Vec<f64>, unit: impl Fn(f64) -> f64) {
     seconds.sort_by(f64::total_cmp);
     let [fast, middle, slow] = [0, RUNS / 2, RUNS - 1].map(|index| unit(seconds[index]));
-    println!(
-        "{:<14} {what:<26} {middle:8.2}   ({fast:.2} to {slow:.2})",
-        format!("{wire:?}")
-    );
+    println!("{name:<14} {what:<26} {middle:8.2}   ({fast:.2} to {slow:.2})");
 }
 
-fn measure(wire: Wire, body: Body) -> Result<Vec<f64>> {
-    let mut ends = mesh_of(wire, 2);
-    (0..RUNS).map(|_| run(&mut ends, body)).collect()
-}
-
-fn run(ends: &mut [Mesh], body: Body) -> Result<f64> {
-    let [zero, one] = ends else {
-        return Ok(f64::NAN);
-    };
+fn run(ends: &mut [Mesh], peer: Rank, body: Body) -> Result<f64> {
+    let (zero, others) = ends.split_at_mut(1);
+    let one = &mut others[peer.index() - 1];
     thread::scope(|scope| {
-        let other = scope.spawn(move || body(&mut *one.transport, Rank::new(0)));
-        let seconds = body(&mut *zero.transport, Rank::new(1));
+        let other = scope.spawn(move || body(&mut *one.transport, Rank::COORDINATOR));
+        let seconds = body(&mut *zero[0].transport, peer);
         if let Ok(outcome) = other.join() {
             outcome?;
         }

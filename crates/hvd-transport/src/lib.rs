@@ -2,8 +2,9 @@
 //!
 //! [`Transport`] is the one seam: ordered, reliable bytes between every pair of ranks on two
 //! lanes, [`Lane::Control`] for the negotiation and [`Lane::Data`] for tensors. Its kinds are
-//! [`mem`] (ranks as threads, for tests), shared memory and TCP. [`join`] connects the ranks of a
-//! job with each other and picks one. Every wait ends by progress, by a deadline or by [`Abort`],
+//! [`mem`] (ranks as threads, for tests), shared memory, TCP, and shared memory inside each of
+//! several hosts with TCP between them. [`join`] connects the ranks of a job with each other and
+//! picks one. Every wait ends by progress, by a deadline or by [`Abort`],
 //! which the [`Lifeline`] raises when any rank dies.
 //!
 //! Must not know: tensors, data types, operations, Python.
@@ -16,7 +17,9 @@ mod error;
 mod job;
 mod lifeline;
 pub mod mem;
+mod member;
 mod mesh;
+mod mixed;
 mod os;
 mod shm;
 mod tcp;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hvd_rendezvous::{JobKey, MemoryStore};
 use hvd_types::{Placement, Rank};
 
-use crate::mesh::join_with;
+use crate::mesh::{Pretence, join_as};
 use crate::shm::Capacities;
 use crate::{Mesh, MeshOptions, Network, TransportKind, mem};
 
@@ -20,11 +20,14 @@ pub enum Wire {
     SharedMemory,
     /// Real connections over the loopback interface.
     Tcp,
+    /// Two made-up hosts, each with half of the ranks: shared memory inside them, connections
+    /// between them.
+    Mixed,
 }
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Memory, Self::SharedMemory, Self::Tcp];
+    pub const ALL: [Self; 4] = [Self::Memory, Self::SharedMemory, Self::Tcp, Self::Mixed];
 }
 
 /// A mesh to be built.
@@ -71,6 +74,7 @@ impl Setup {
             Wire::Memory => self.in_memory(),
             Wire::SharedMemory => self.joined(TransportKind::SharedMemory),
             Wire::Tcp => self.joined(TransportKind::Tcp),
+            Wire::Mixed => self.joined(TransportKind::Auto),
         }
     }
 
@@ -92,21 +96,24 @@ impl Setup {
     fn joined(&self, kind: TransportKind) -> Vec<Mesh> {
         let key = JobKey::generate().expect("random bytes");
         let store = MemoryStore::new();
-        let capacities = self.capacity.map_or_else(
-            || Capacities::for_ranks(self.size),
-            |capacity| Capacities {
-                control: capacity,
-                data: capacity,
-            },
-        );
+        let capacities = self.capacity.map(|capacity| Capacities {
+            control: capacity,
+            data: capacity,
+        });
         thread::scope(|scope| {
             let ranks: Vec<_> = (0..self.size)
                 .map(|rank| {
                     let options = options(rank, self.size, &key, kind, self.patience);
                     let mut store = store.clone();
+                    let half = 2 * rank / self.size;
+                    let host = (self.wire == Wire::Mixed).then(|| format!("half {half}"));
+                    let pretence = Pretence {
+                        capacities,
+                        host_identity: host,
+                    };
                     thread::Builder::new()
                         .name(format!("hvd-test-join-{rank}"))
-                        .spawn_scoped(scope, move || join_with(&options, capacities, &mut store))
+                        .spawn_scoped(scope, move || join_as(&options, &pretence, &mut store))
                         .expect("a thread")
                 })
                 .collect();

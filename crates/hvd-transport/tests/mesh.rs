@@ -13,7 +13,7 @@ use hvd_transport::{Failure, Interest, Lane, Mesh, MeshOptions, TransportKind, j
 use hvd_types::Rank;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const REAL: [Wire; 2] = [Wire::SharedMemory, Wire::Tcp];
+const REAL: [Wire; 3] = [Wire::SharedMemory, Wire::Tcp, Wire::Mixed];
 
 /// Waits for the job's end and returns its cause.
 fn wait_for_abort(mesh: &mut Mesh) -> Failure {
@@ -189,14 +189,36 @@ fn without_memory(scope: &str, said: &str) -> String {
 }
 
 #[test]
-fn several_hosts_use_tcp_and_say_so() {
-    let note = "using TCP: rank 0 on `localhost` and rank 1 on `node-b` share no memory";
-    for outcome in join_bent(TransportKind::Auto, elsewhere) {
-        assert_eq!(outcome, Ok(("tcp", Some(note.to_owned()))));
-    }
+fn each_pair_of_ranks_uses_memory_if_it_shares_some() {
+    let kinds = join_bent(TransportKind::Auto, elsewhere);
+    let both = Ok(("shared memory and tcp", None));
+    assert_eq!(kinds, [both.clone(), Ok(("tcp", None)), both]);
+    let refusal = "rank 0 on `localhost` and rank 1 on `node-b` share no memory";
     for outcome in join_bent(TransportKind::SharedMemory, elsewhere) {
-        assert!(outcome.unwrap_err().contains("share no memory"));
+        assert!(outcome.unwrap_err().contains(refusal));
     }
+}
+
+#[test]
+fn a_host_without_memory_leaves_that_of_others_alone() {
+    let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
+    let kinds = run_ranks(4, move |rank| {
+        let mut options = options(rank.index(), 4, &key, TransportKind::Auto, PATIENCE);
+        ["a", "b"][rank.index() % 2].clone_into(&mut options.placement.hostname);
+        let honest: fn(&str, &str) -> String = |_, said| said.to_owned();
+        let bend = if rank.number() == 3 {
+            without_memory
+        } else {
+            honest
+        };
+        let store = store.clone();
+        let mut mesh = join(&options, &mut Bent { store, bend }).unwrap();
+        greet(&mut mesh);
+        (mesh.transport.kind(), mesh.note.clone())
+    });
+    let note = "using TCP: rank 3 has no shared memory: out of files".to_owned();
+    let (with, without) = (("shared memory and tcp", None), ("tcp", Some(note)));
+    assert_eq!(kinds, [with.clone(), without.clone(), with, without]);
 }
 
 #[test]

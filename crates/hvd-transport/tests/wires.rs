@@ -251,6 +251,50 @@ fn wire_3_no_event_is_missed_in_a_game_of_ping_pong() {
     }
 }
 
+/// A ring in which every rank has one neighbour on its host and one on the other.
+#[test]
+fn wire_3_memory_and_connections_end_the_same_wait() {
+    const RING: [u32; 4] = [0, 1, 3, 2];
+    let ends = Setup::new(Wire::Mixed, 4).tight(1024).build();
+    run_ranks_with(ends, |rank, mut mesh: Mesh| {
+        assert_eq!(mesh.transport.kind(), "shared memory and tcp");
+        let at = RING
+            .iter()
+            .position(|&other| other == rank.number())
+            .unwrap();
+        let (to, from) = (Rank::new(RING[(at + 1) % 4]), Rank::new(RING[(at + 3) % 4]));
+        for round in 0..2000 {
+            let length = if round % 20 == 0 { 200_000 } else { 1 + round };
+            let (sent, mut received) = (pattern(rank, to, length), vec![0; length]);
+            mesh.transport
+                .exchange(Some((to, &sent)), Some((from, &mut received)))
+                .unwrap();
+            assert!(received == pattern(from, rank, length), "round {round}");
+        }
+    });
+}
+
+/// The nearest peer of a rank, and the same on the other host.
+#[test]
+fn wire_3_no_event_is_missed_between_near_and_far_ranks() {
+    run_ranks_with(mesh_of(Wire::Mixed, 4), |rank, mut mesh: Mesh| {
+        let transport = &mut *mesh.transport;
+        let mut ball = [0; 8];
+        for round in 0..3000_u64 {
+            for peer in [1, 2].map(|step| Rank::new(rank.number() ^ step)) {
+                if rank < peer {
+                    transport.send(peer, &round.to_le_bytes()).unwrap();
+                }
+                transport.recv(peer, &mut ball).unwrap();
+                assert_eq!(u64::from_le_bytes(ball), round);
+                if rank > peer {
+                    transport.send(peer, &ball).unwrap();
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn wire_4_an_abort_ends_a_wait_and_everything_after() {
     for wire in Wire::ALL {

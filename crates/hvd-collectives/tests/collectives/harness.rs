@@ -24,6 +24,11 @@ pub(crate) fn tcp(size: usize) -> Vec<Mesh> {
     Setup::new(Wire::Tcp, size).build()
 }
 
+/// Two hosts: tight rings inside them, connections between them.
+pub(crate) fn mixed(size: usize) -> Vec<Mesh> {
+    Setup::new(Wire::Mixed, size).tight(128).build()
+}
+
 /// Elements per case: nothing, one, fewer than ranks or not divisible, several chunks per block.
 pub(crate) const LENGTHS: [usize; 4] = [0, 1, 13, 1037];
 

@@ -96,3 +96,4 @@ macro_rules! table {
 table!(memory, crate::harness::memory);
 table!(shared_memory, crate::harness::shared_memory);
 table!(tcp, crate::harness::tcp);
+table!(mixed, crate::harness::mixed);

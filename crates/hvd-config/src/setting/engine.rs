@@ -26,7 +26,8 @@ pub(super) const COMMUNICATION: Group = Group {
             name::TRANSPORT,
             Values::OneOf(&["auto", "shm", "tcp"], "`auto`, `shm` or `tcp`"),
             "auto",
-            "What moves tensors between ranks; `auto` takes shared memory inside one host.",
+            "What moves tensors between ranks; `auto` takes shared memory inside a host and TCP between \
+             hosts.",
         ),
         setting(
             name::TIMEOUT,

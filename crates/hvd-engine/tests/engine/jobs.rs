@@ -17,6 +17,7 @@ macro_rules! over_every_wire {
         over_every_wire!(@wire memory, Memory, $($test),+);
         over_every_wire!(@wire shared_memory, SharedMemory, $($test),+);
         over_every_wire!(@wire tcp, Tcp, $($test),+);
+        over_every_wire!(@wire mixed, Mixed, $($test),+);
     };
     (@wire $module:ident, $wire:ident, $($test:ident),+) => {
         mod $module {

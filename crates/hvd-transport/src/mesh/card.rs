@@ -20,7 +20,7 @@ pub(super) struct Card {
     pub(super) host_identity: String,
     /// Which wires it was told to use.
     kind: String,
-    /// The unix socket at which rank 0 hands out shared memory; empty if there is none.
+    /// The unix socket at which it could hand out shared memory; empty if there is none.
     pub(super) socket: String,
 }
 
@@ -38,6 +38,11 @@ impl Card {
             kind: format!("{:?}", options.kind),
             socket: socket.unwrap_or_default().to_owned(),
         }
+    }
+
+    /// Whether both ranks can share memory and are on what the launcher takes for one host.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        self.hostname == other.hostname && self.host_identity == other.host_identity
     }
 
     fn encode(&self) -> String {

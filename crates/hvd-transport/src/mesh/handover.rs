@@ -1,45 +1,50 @@
-//! How the shared memory of a host gets from rank 0 to the others: as an open file, through a
-//! unix socket without a place in the file system, to whoever proves the job key.
+//! How the shared memory of a host gets from its first rank to the others: as open files, through
+//! a unix socket without a place in the file system, to whoever proves the job key.
+//!
+//! The files are the segment and, where ranks sleep on flags, the flag of each rank.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hvd_rendezvous::accept::{Acceptor, Guest};
 use hvd_rendezvous::deadline::Timed;
 use hvd_rendezvous::{Error as StoreError, JobKey, Purpose, handshake};
+use hvd_types::Rank;
 
+use crate::mixed::HostMemory;
+use crate::os::event::Flag;
 use crate::os::pass;
 use crate::shm::{Capacities, Segment};
 use crate::{Error, Result};
 
-/// Rank 0's side; serves until it is dropped.
+/// The ranks of a host, and what they sleep on.
+#[derive(Debug)]
+pub(super) struct Household {
+    /// Ascending.
+    pub(super) ranks: Vec<Rank>,
+    /// Whether there are other hosts, so that a wait is for connections too.
+    pub(super) has_flags: bool,
+}
+
+/// A socket where a rank could hand out memory. Every rank opens one before it knows whether it is
+/// the first of its host; those who connect wait until it serves or is dropped.
 pub(super) struct Offer {
     name: String,
-    file: Arc<OwnedFd>,
-    _acceptor: Acceptor<UnixListener>,
+    listener: UnixListener,
 }
 
 impl Offer {
-    /// Creates memory for `ranks` ranks and opens a socket where they can get it.
-    pub(super) fn prepare(ranks: usize, capacities: Capacities, key: &JobKey) -> Result<Self> {
+    pub(super) fn open() -> Result<Self> {
         let doing = "opening a unix socket";
-        let file = Arc::new(Segment::create(ranks, capacities)?);
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|error| Error::Bootstrap(error.to_string()))?;
         let name = format!("hvd-{:016x}", u64::from_ne_bytes(random));
         let address = SocketAddr::from_abstract_name(&name).map_err(Error::io(doing))?;
         let listener = UnixListener::bind_addr(&address).map_err(Error::io(doing))?;
-        let shared = Arc::clone(&file);
-        let serve = move |guest: &Guest<UnixStream>| give(guest, &shared);
-        let acceptor = Acceptor::start(listener, "hvd-memory", key, serve)?;
-        Ok(Self {
-            name,
-            file,
-            _acceptor: acceptor,
-        })
+        Ok(Self { name, listener })
     }
 
     /// The name of the socket.
@@ -47,34 +52,98 @@ impl Offer {
         &self.name
     }
 
-    /// Rank 0's own way to the memory.
-    pub(super) fn attach(&self, ranks: usize) -> Result<Segment> {
-        Segment::attach(self.file.as_fd(), ranks)
+    /// Creates memory for a host and hands it to whoever comes.
+    pub(super) fn serve(
+        self,
+        household: &Household,
+        capacities: Capacities,
+        key: &JobKey,
+    ) -> Result<Serving> {
+        let ranks = household.ranks.len();
+        let mut files = vec![Segment::create(ranks, capacities)?];
+        if household.has_flags {
+            for _ in 0..ranks {
+                let flag = Flag::new().map_err(Error::io("creating an event"))?;
+                files.push(flag.into());
+            }
+        }
+        let files = Arc::new(files);
+        let shared = Arc::clone(&files);
+        let serve = move |guest: &Guest<UnixStream>| give(guest, &shared);
+        let acceptor = Acceptor::start(self.listener, "hvd-memory", key, serve)?;
+        Ok(Serving {
+            files,
+            _acceptor: acceptor,
+        })
     }
 }
 
-fn give(guest: &Guest<UnixStream>, file: &OwnedFd) -> hvd_rendezvous::Result<()> {
+/// The first rank's side; serves until it is dropped.
+pub(super) struct Serving {
+    files: Arc<Vec<OwnedFd>>,
+    _acceptor: Acceptor<UnixListener>,
+}
+
+impl Serving {
+    /// The first rank's own way to the memory.
+    pub(super) fn attach(&self, household: Household) -> Result<HostMemory> {
+        let files: std::io::Result<Vec<OwnedFd>> =
+            self.files.iter().map(OwnedFd::try_clone).collect();
+        attach(
+            files.map_err(Error::io("attaching shared memory"))?,
+            household,
+        )
+    }
+}
+
+fn give(guest: &Guest<UnixStream>, files: &[OwnedFd]) -> hvd_rendezvous::Result<()> {
     if guest.purpose() != Purpose::Segment {
         return Err(StoreError::Malformed(
             "the connection is not meant for shared memory",
         ));
     }
-    pass::send(guest.stream(), file.as_fd()).map_err(StoreError::io("handing over shared memory"))
+    for file in files {
+        pass::send(guest.stream(), file.as_fd())
+            .map_err(StoreError::io("handing over shared memory"))?;
+    }
+    Ok(())
 }
 
-/// The other ranks' side: gets the memory from the socket that rank 0 named.
-pub(super) fn fetch(name: &str, ranks: usize, key: &JobKey, end: Instant) -> Result<Segment> {
+/// The other ranks' side: gets the memory from the socket that the first one named.
+pub(super) fn fetch(
+    name: &str,
+    household: Household,
+    key: &JobKey,
+    end: Instant,
+) -> Result<HostMemory> {
     if name.is_empty() {
-        return Err(Error::Bootstrap("rank 0 offers none".to_owned()));
+        let first = household.ranks.first().copied().unwrap_or_default();
+        return Err(Error::Bootstrap(format!("rank {first} offers none")));
     }
-    let doing = "getting shared memory from rank 0";
+    let doing = "getting shared memory from the first rank of this host";
     let address = SocketAddr::from_abstract_name(name).map_err(Error::io(doing))?;
     let stream = UnixStream::connect_addr(&address).map_err(Error::io(doing))?;
     handshake::connect(&mut Timed::new(&stream, end), key, Purpose::Segment)?;
-    let left = end.saturating_duration_since(Instant::now());
-    stream
-        .set_read_timeout(Some(left.max(std::time::Duration::from_millis(1))))
-        .map_err(Error::io(doing))?;
-    let file = pass::receive(&stream).map_err(Error::io(doing))?;
-    Segment::attach(file.as_fd(), ranks)
+    let flags = usize::from(household.has_flags) * household.ranks.len();
+    let mut files = Vec::with_capacity(1 + flags);
+    for _ in 0..=flags {
+        let left = end.saturating_duration_since(Instant::now());
+        stream
+            .set_read_timeout(Some(left.max(Duration::from_millis(1))))
+            .map_err(Error::io(doing))?;
+        files.push(pass::receive(&stream).map_err(Error::io(doing))?);
+    }
+    attach(files, household)
+}
+
+fn attach(files: Vec<OwnedFd>, household: Household) -> Result<HostMemory> {
+    let mut files = files.into_iter();
+    let file = files
+        .next()
+        .ok_or_else(|| Error::Bootstrap("no file".to_owned()))?;
+    Ok(HostMemory {
+        segment: Segment::attach(file.as_fd(), household.ranks.len())?,
+        ranks: household.ranks,
+        flags: files.map(|file| Arc::new(Flag::from(file))).collect(),
+    })
 }

@@ -9,7 +9,7 @@ use hvd_types::Rank;
 use super::incoming::Incoming;
 use super::{Meeting, hello, network};
 use crate::lifeline::Line;
-use crate::tcp::{Connection, Tcp};
+use crate::tcp::Connection;
 use crate::{Error, Lifeline, Result};
 
 /// What fails if a host cannot be reached.
@@ -36,33 +36,38 @@ impl Meeting<'_> {
         Lifeline::start(lines, self.options.silence, self.abort.clone())
     }
 
-    /// Step 5: both lanes to every other rank.
-    pub(super) fn connect_lanes(&self, incoming: &mut Incoming) -> Result<Tcp> {
+    /// Step 5: both lanes to every other rank but those in `near`; by rank.
+    pub(super) fn connect_lanes(
+        &self,
+        near: &[Rank],
+        incoming: &mut Incoming,
+    ) -> Result<Vec<Option<[Connection; 2]>>> {
+        let is_far = |rank: &Rank| *rank != self.rank() && !near.contains(rank);
+        let ranks = (0..self.cards.len()).map(Rank::from_index);
+        let far: Vec<Rank> = ranks.filter(is_far).collect();
+        let (lower, higher) = far.split_at(far.partition_point(|&rank| rank < self.rank()));
         let mut lanes: Vec<Vec<TcpStream>> = Vec::new();
         for purpose in [Purpose::Control, Purpose::Data] {
-            let lower = (0..self.rank().index()).map(Rank::from_index);
             let mut lane = lower
-                .map(|peer| self.reach(peer, purpose))
+                .iter()
+                .map(|&peer| self.reach(peer, purpose))
                 .collect::<Result<Vec<TcpStream>>>()?;
-            lane.extend(self.accept(&self.higher_ranks(), purpose, incoming)?);
+            lane.extend(self.accept(higher, purpose, incoming)?);
             lanes.push(lane);
         }
         let doing = Error::io("preparing a connection");
         let [control, data] = <[_; 2]>::try_from(lanes).unwrap_or_default();
-        let pairs: std::io::Result<Vec<Option<[Connection; 2]>>> = control
+        let pairs: std::io::Result<Vec<[Connection; 2]>> = control
             .into_iter()
             .zip(data)
-            .map(|(control, data)| Ok(Some([Connection::new(control)?, Connection::new(data)?])))
+            .map(|(control, data)| Ok([Connection::new(control)?, Connection::new(data)?]))
             .collect();
-        let mut peers = pairs.map_err(doing)?;
-        peers.insert(self.rank().index(), None);
-        Tcp::new(
-            self.rank(),
-            self.hosts(),
-            self.options.patience,
-            self.abort.clone(),
-            peers,
-        )
+        let mut peers: Vec<Option<[Connection; 2]>> = Vec::new();
+        peers.resize_with(self.cards.len(), || None);
+        for (rank, pair) in far.into_iter().zip(pairs.map_err(doing)?) {
+            peers[rank.index()] = Some(pair);
+        }
+        Ok(peers)
     }
 
     fn higher_ranks(&self) -> Vec<Rank> {

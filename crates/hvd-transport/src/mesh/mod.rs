@@ -1,11 +1,11 @@
 //! How the ranks of a job come to be connected with each other.
 //!
-//! 1. Every rank opens a port, and rank 0 prepares shared memory.
+//! 1. Every rank opens a port, and a unix socket where it could hand out shared memory.
 //! 2. All exchange their [`Card`]s through the store: where they listen, which host they are on.
-//! 3. If all are on one host, rank 0 hands the memory to the others, and all exchange whether
-//!    that worked. If it did for everybody, it is used.
+//! 3. On every host with several ranks the first hands memory to the others, and all exchange
+//!    whether that worked. If it did for everybody on a host, it is used there.
 //! 4. Every rank connects its lifeline to rank 0.
-//! 5. Without shared memory, each rank connects both lanes to every lower rank.
+//! 5. Each rank connects both lanes to every lower rank with which it shares no memory.
 //!
 //! - `MESH-1` the names in the store carry the generation, so a job can be initialised again.
 //! - `MESH-2` every step ends by [`MeshOptions::timeout`], and says whom it waited for.
@@ -17,18 +17,24 @@ mod handover;
 mod hello;
 mod incoming;
 mod lines;
+mod memory;
 mod network;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hvd_rendezvous::{JobKey, Store, deadline};
 use hvd_types::{Placement, Rank};
 
-use crate::shm::{Capacities, Segment, SharedMemory};
+use crate::member::Member;
+use crate::mixed::{HostMemory, Mixed};
+use crate::os::event::Flag;
+use crate::shm::{Capacities, SharedMemory};
+use crate::tcp::Tcp;
 use crate::{Abort, Error, Failure, Lifeline, Result, Transport, mem};
 use card::Card;
 use handover::Offer;
@@ -37,10 +43,10 @@ use incoming::Incoming;
 /// Which wires a job may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TransportKind {
-    /// Shared memory if all ranks are on one host and it works, else TCP.
+    /// Shared memory between ranks of one host, if it works there, else TCP.
     #[default]
     Auto,
-    /// Shared memory, or an error.
+    /// Shared memory between all ranks, or an error.
     SharedMemory,
     /// TCP.
     Tcp,
@@ -111,17 +117,22 @@ impl fmt::Debug for Mesh {
 
 /// Connects this rank with all others of its job; returns when they are all connected with it.
 pub fn join(options: &MeshOptions, store: &mut dyn Store) -> Result<Mesh> {
-    join_with(
-        options,
-        Capacities::for_ranks(options.placement.size as usize),
-        store,
-    )
+    join_as(options, &Pretence::default(), store)
 }
 
-/// As [`join`], with rings of the given sizes if it comes to shared memory.
-pub(crate) fn join_with(
+/// What tests make a rank believe.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pretence {
+    /// Sizes of the rings of shared memory.
+    pub(crate) capacities: Option<Capacities>,
+    /// Which host this is.
+    pub(crate) host_identity: Option<String>,
+}
+
+/// As [`join`], of a rank with some pretence.
+pub(crate) fn join_as(
     options: &MeshOptions,
-    capacities: Capacities,
+    pretence: &Pretence,
     store: &mut dyn Store,
 ) -> Result<Mesh> {
     let placement = &options.placement;
@@ -137,16 +148,19 @@ pub(crate) fn join_with(
     let abort = Abort::new();
     let mut incoming = Incoming::listen(options, &abort)?;
     // A failure is told to the others in step 3, and only if they would have used the memory.
-    let offer = (placement.rank == Rank::COORDINATOR && options.kind != TransportKind::Tcp)
-        .then(|| Offer::prepare(placement.size as usize, capacities, &options.key));
+    let offer = (options.kind != TransportKind::Tcp).then(Offer::open);
     let end = deadline::after(options.timeout);
-    let card = Card::of(options, incoming.address(), offer.as_ref());
+    let mut card = Card::of(options, incoming.address(), offer.as_ref());
+    if let Some(identity) = &pretence.host_identity {
+        card.host_identity.clone_from(identity);
+    }
     let cards = card::exchange(&card, options, store)?;
     Meeting {
         options,
         end,
         abort,
         cards,
+        capacities: pretence.capacities,
     }
     .connect(offer, &mut incoming, store)
 }
@@ -175,6 +189,8 @@ struct Meeting<'a> {
     abort: Abort,
     /// By rank.
     cards: Vec<Card>,
+    /// Sizes of rings, if not the usual ones.
+    capacities: Option<Capacities>,
 }
 
 impl Meeting<'_> {
@@ -200,9 +216,9 @@ impl Meeting<'_> {
         incoming: &mut Incoming,
         store: &mut dyn Store,
     ) -> Result<Mesh> {
-        let (segment, note) = self.share_memory(offer, store)?;
+        let (memory, note) = self.share_memory(offer, store)?;
         let lifeline = self.connect_lifelines(incoming)?;
-        match self.connect_transport(segment.as_ref(), incoming) {
+        match self.connect_transport(memory.as_ref(), incoming) {
             Ok(transport) => {
                 let hosts = self.hosts();
                 Ok(Mesh {
@@ -227,101 +243,28 @@ impl Meeting<'_> {
         }
     }
 
-    /// Step 3: the memory if all ranks have it, else a note why not.
-    fn share_memory(
-        &self,
-        offer: Option<Result<Offer>>,
-        store: &mut dyn Store,
-    ) -> Result<(Option<Segment>, Option<String>)> {
-        if self.options.kind == TransportKind::Tcp {
-            return Ok((None, None));
-        }
-        let trouble = match self.apart() {
-            Some(trouble) => trouble,
-            None => match self.hand_over(offer, store)? {
-                Ok(segment) => return Ok((Some(segment), None)),
-                Err(trouble) => trouble,
-            },
-        };
-        match self.options.kind {
-            TransportKind::SharedMemory => Err(Error::Bootstrap(trouble)),
-            _ => Ok((None, Some(format!("using TCP: {trouble}")))),
-        }
-    }
-
-    /// Why the ranks cannot share memory at all.
-    fn apart(&self) -> Option<String> {
-        let first = &self.cards[0];
-        let other = self
-            .cards
-            .iter()
-            .position(|card| card.host_identity != first.host_identity)?;
-        let (one, two) = (&first.hostname, &self.cards[other].hostname);
-        Some(format!(
-            "rank 0 on `{one}` and rank {other} on `{two}` share no memory"
-        ))
-    }
-
-    /// Gets the memory, and hears from all ranks whether they did; the outcome is the same on all.
-    fn hand_over(
-        &self,
-        offer: Option<Result<Offer>>,
-        store: &mut dyn Store,
-    ) -> Result<std::result::Result<Segment, String>> {
-        let size = self.cards.len();
-        // The offer stands until everybody has reported.
-        let (segment, offer) = match offer {
-            Some(Ok(offer)) => (offer.attach(size), Some(offer)),
-            Some(Err(error)) => (Err(error), None),
-            None => {
-                let socket = &self.cards[0].socket;
-                (
-                    handover::fetch(socket, size, &self.options.key, self.end),
-                    None,
-                )
-            }
-        };
-        let report = segment
-            .as_ref()
-            .err()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        let scope = format!("mesh/{}/memory", self.options.generation);
-        let reports = store.exchange(&scope, self.rank(), size, report.as_bytes(), self.left())?;
-        drop(offer);
-        let trouble = reports
-            .iter()
-            .position(|report| !report.is_empty())
-            .map(|rank| {
-                format!(
-                    "rank {rank} has no shared memory: {}",
-                    String::from_utf8_lossy(&reports[rank])
-                )
-            });
-        Ok(match (segment, trouble) {
-            (Ok(segment), None) => Ok(segment),
-            (_, trouble) => Err(trouble.unwrap_or(report)),
-        })
-    }
-
     fn connect_transport(
         &self,
-        segment: Option<&Segment>,
+        memory: Option<&HostMemory>,
         incoming: &mut Incoming,
     ) -> Result<Box<dyn Transport>> {
-        let (abort, patience) = (self.abort.clone(), self.options.patience);
-        Ok(match segment {
-            Some(segment) => {
-                let hosts = self.hosts();
-                Box::new(SharedMemory::new(
-                    segment,
-                    self.rank(),
-                    hosts,
-                    patience,
-                    abort,
-                )?)
-            }
-            None => Box::new(self.connect_lanes(incoming)?),
-        })
+        let member = Member {
+            rank: self.rank(),
+            hosts: self.hosts(),
+            patience: self.options.patience,
+            abort: self.abort.clone(),
+        };
+        if let Some(memory) = memory
+            && memory.flags.is_empty()
+        {
+            return Ok(Box::new(SharedMemory::new(&memory.segment, member)?));
+        }
+        let near = memory.map_or(&[][..], |memory| &memory.ranks);
+        let peers = self.connect_lanes(near, incoming)?;
+        if let Some(memory) = memory {
+            return Ok(Box::new(Mixed::new(member, memory, peers)?));
+        }
+        let flag = Flag::new().map_err(Error::io("creating an event"))?;
+        Ok(Box::new(Tcp::new(member, peers, Arc::new(flag))))
     }
 }

@@ -33,6 +33,20 @@ impl Flag {
     }
 }
 
+/// A flag that another process has handed over.
+impl From<OwnedFd> for Flag {
+    fn from(file: OwnedFd) -> Self {
+        Self(file)
+    }
+}
+
+/// What to hand to another process.
+impl From<Flag> for OwnedFd {
+    fn from(flag: Flag) -> Self {
+        flag.0
+    }
+}
+
 impl AsFd for Flag {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

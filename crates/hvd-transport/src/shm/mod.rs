@@ -1,6 +1,6 @@
 //! Ranks of one host: bytes through memory that all of them map.
 //!
-//! One segment per job holds, for each ordered pair of ranks and each lane, a ring that one rank
+//! One segment per host holds, for each ordered pair of ranks and each lane, a ring that one rank
 //! writes and another reads ([`ring`]), and for each rank a doorbell on which it sleeps
 //! ([`doorbell`]). Nothing is locked; moving bytes makes no system call unless the other end
 //! sleeps. Indexes that come from shared memory are checked before they are used, so a peer that
@@ -10,11 +10,14 @@ mod doorbell;
 mod ring;
 #[cfg(test)]
 mod ring_tests;
+mod rings;
 mod segment;
 mod transport;
 
 // The test `interleavings` compiles the doorbell with other atomics under this name.
 use std::sync::atomic;
 
+pub(crate) use ring::Corrupt;
+pub(crate) use rings::Rings;
 pub(crate) use segment::{Capacities, Segment};
 pub(crate) use transport::SharedMemory;

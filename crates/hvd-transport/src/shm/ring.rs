@@ -51,8 +51,8 @@ impl Place {
 }
 
 /// The other end's index makes no sense (`RING-3`).
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Corrupt;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Corrupt;
 
 /// The distance between the indexes, if it is possible.
 fn filled(tail: u64, head: u64, capacity: usize) -> Result<usize, Corrupt> {

@@ -1,4 +1,5 @@
-//! The shared memory of one job on one host: where everything lies, and who may use which part.
+//! The shared memory of one host: where everything lies, and who may use which part. Ranks are
+//! numbered by their order on the host.
 //!
 //! ```text
 //! 0      magic u64 | version u32 | ranks u32 | control capacity u64 | data capacity u64
@@ -21,6 +22,7 @@ use hvd_types::Rank;
 
 use super::doorbell::Doorbell;
 use super::ring::{Consumer, Place, Producer};
+use crate::os::event::Flag;
 use crate::os::memory::{self, Mapping};
 use crate::{Error, Lane, Result};
 
@@ -181,7 +183,7 @@ impl Segment {
         let claimed = self.memory.word(Layout::doorbell(rank) + CLAIMED);
         if claimed.swap(1, Ordering::AcqRel) != 0 {
             return Err(Error::Bootstrap(format!(
-                "rank {rank} is attached to the shared memory of this job twice"
+                "two processes have attached to the shared memory of this host as its rank {rank}"
             )));
         }
         let producers = self.rings(|peer, lane| {
@@ -196,11 +198,13 @@ impl Segment {
         })
     }
 
-    /// Every rank's doorbell.
-    pub(crate) fn doorbells(&self) -> Vec<Doorbell> {
+    /// Every rank's doorbell, with its flag if there are any.
+    pub(crate) fn doorbells(&self, flags: &[Arc<Flag>]) -> Vec<Doorbell> {
         (0..self.ranks())
-            .map(|index| Layout::doorbell(Rank::from_index(index)))
-            .map(|offset| Doorbell::new(Arc::clone(&self.memory), offset))
+            .map(|index| {
+                let offset = Layout::doorbell(Rank::from_index(index));
+                Doorbell::new(Arc::clone(&self.memory), offset, flags.get(index).cloned())
+            })
             .collect()
     }
 
@@ -285,7 +289,7 @@ mod tests {
         segment.claim(Rank::new(1)).unwrap();
         segment.claim(Rank::new(0)).unwrap();
         let error = segment.claim(Rank::new(1)).unwrap_err().to_string();
-        assert!(error.contains("rank 1 is attached"), "{error}");
+        assert!(error.contains("as its rank 1"), "{error}");
     }
 
     #[test]

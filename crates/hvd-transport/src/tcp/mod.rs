@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
 
+use crate::member::Member;
 use crate::os::event::{Flag, poll};
-use crate::{Abort, Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
+use crate::{Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
 
 /// How long a wait for a peer that closed its connection waits for the reason.
 const GRACE: Duration = Duration::from_secs(1);
@@ -28,11 +29,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// One rank's connections to all others.
 #[derive(Debug)]
 pub(crate) struct Tcp {
-    rank: Rank,
-    hosts: Vec<String>,
-    patience: Duration,
-    abort: Abort,
-    /// By rank; this rank's own place is empty.
+    member: Member,
+    /// By rank; empty for this rank itself and those that are reached otherwise.
     peers: Vec<Option<[Connection; 2]>>,
     /// Raised by wakers and the abort.
     flag: Arc<Flag>,
@@ -116,31 +114,26 @@ impl Connection {
 }
 
 impl Tcp {
+    /// Waits of this rank also end when `flag` is raised.
     pub(crate) fn new(
-        rank: Rank,
-        hosts: Vec<String>,
-        patience: Duration,
-        abort: Abort,
+        member: Member,
         peers: Vec<Option<[Connection; 2]>>,
-    ) -> Result<Self> {
-        let flag = Arc::new(Flag::new().map_err(Error::io("creating an event"))?);
+        flag: Arc<Flag>,
+    ) -> Self {
         let (wanted, process) = (Vec::new(), std::process::id());
         let this = Self {
-            rank,
-            hosts,
-            patience,
-            abort,
+            member,
             peers,
             flag,
             wanted,
             process,
         };
-        this.abort.on_raise(this.waker());
-        Ok(this)
+        this.member.abort.on_raise(this.waker());
+        this
     }
 
     fn connection(&mut self, peer: Rank, lane: Lane) -> Result<&mut Connection> {
-        let own = self.rank;
+        let own = self.member.rank;
         let pair = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
         let pair = pair.ok_or_else(|| no_peer(own, peer))?;
         Ok(&mut pair[lane as usize])
@@ -207,8 +200,10 @@ impl Tcp {
             }
             // While the last words are still on their way to some, others may have left.
             Interest::Control { unsent } if !unsent.is_empty() => None,
-            Interest::Control { .. } if self.rank == Rank::COORDINATOR => (0..self.peers.len())
-                .find_map(|index| self.ended(Rank::from_index(index), Lane::Control)),
+            Interest::Control { .. } if self.member.rank == Rank::COORDINATOR => {
+                (0..self.peers.len())
+                    .find_map(|index| self.ended(Rank::from_index(index), Lane::Control))
+            }
             Interest::Control { .. } => self.ended(Rank::COORDINATOR, Lane::Control),
         }
     }
@@ -220,22 +215,22 @@ impl Tcp {
 
     /// `TCP-2`: nobody was named in time, so it is this peer.
     fn give_up(&self, peer: Rank) -> Result<Wake> {
-        self.abort.raise(Failure {
+        self.member.abort.raise(Failure {
             rank: peer,
-            host: self.hosts[peer.index()].clone(),
+            host: self.member.hosts[peer.index()].clone(),
             reason: "closed its connection while it was needed".to_owned(),
         });
-        self.abort.check().map(|()| Wake::Event)
+        self.member.abort.check().map(|()| Wake::Event)
     }
 }
 
 impl Transport for Tcp {
     fn rank(&self) -> Rank {
-        self.rank
+        self.member.rank
     }
 
     fn size(&self) -> usize {
-        self.hosts.len()
+        self.member.hosts.len()
     }
 
     fn kind(&self) -> &'static str {
@@ -243,17 +238,17 @@ impl Transport for Tcp {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.hosts[rank.index()]
+        &self.member.hosts[rank.index()]
     }
 
     fn patience(&self) -> Duration {
-        self.patience
+        self.member.patience
     }
 
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize> {
         let sent = self.connection(peer, lane)?.send(bytes);
         if sent == 0 {
-            self.abort.check()?;
+            self.member.abort.check()?;
         }
         Ok(sent)
     }
@@ -261,13 +256,13 @@ impl Transport for Tcp {
     fn try_recv(&mut self, peer: Rank, lane: Lane, buffer: &mut [u8]) -> Result<usize> {
         let received = self.connection(peer, lane)?.recv(buffer);
         if received == 0 {
-            self.abort.check()?;
+            self.member.abort.check()?;
         }
         Ok(received)
     }
 
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake> {
-        self.abort.check()?;
+        self.member.abort.check()?;
         let lost = self.lost(interest);
         let end = match (deadline, lost) {
             (Some(end), Some((_, since))) => Some(end.min(since + GRACE)),
@@ -282,7 +277,7 @@ impl Transport for Tcp {
             self.connection(peer, lane)?.look_for_end();
         }
         self.wanted = wanted;
-        self.abort.check()?;
+        self.member.abort.check()?;
         match lost {
             Some((peer, since)) if since.elapsed() >= GRACE => self.give_up(peer),
             _ if in_time => Ok(Wake::Event),
@@ -302,7 +297,7 @@ impl Transport for Tcp {
 
 impl Drop for Tcp {
     fn drop(&mut self) {
-        if self.abort.cause().is_none() && self.process == std::process::id() {
+        if self.member.abort.cause().is_none() && self.process == std::process::id() {
             let streams = self.peers.iter().flatten().flatten();
             close::in_peace(
                 streams

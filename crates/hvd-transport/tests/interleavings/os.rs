@@ -95,3 +95,36 @@ pub(crate) mod futex {
         KERNEL.1.notify_all();
     }
 }
+
+/// A flag that is polled for.
+pub(crate) mod event {
+    use loom::sync::{Condvar, Mutex};
+
+    pub(crate) struct Flag(Mutex<bool>, Condvar);
+
+    impl Flag {
+        pub(crate) fn new() -> Self {
+            Self(Mutex::new(false), Condvar::new())
+        }
+
+        pub(crate) fn raise(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_all();
+        }
+
+        /// What `poll` does, and lowering it.
+        pub(crate) fn wait(&self) {
+            let mut raised = self.0.lock().unwrap();
+            while !*raised {
+                raised = self.1.wait(raised).unwrap();
+            }
+            *raised = false;
+        }
+    }
+
+    impl std::fmt::Debug for Flag {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Flag")
+        }
+    }
+}

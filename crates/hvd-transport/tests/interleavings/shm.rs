@@ -14,6 +14,7 @@ use atomic::Ordering;
 use doorbell::Doorbell;
 use ring::{Consumer, Place, Producer};
 
+use crate::os::event::Flag;
 use crate::os::memory::{BYTES, CAPACITY, Mapping};
 
 const PLACE: Place = Place {
@@ -61,7 +62,7 @@ fn ring_1_2_what_is_read_was_written_and_what_is_overwritten_was_read() {
 fn bell_1_a_change_that_is_told_is_never_slept_through() {
     loom::model(|| {
         let memory = Arc::new(Mapping::new());
-        let bell = Doorbell::new(Arc::clone(&memory), 0);
+        let bell = Doorbell::new(Arc::clone(&memory), 0, None);
         let (theirs, ring) = (bell.clone(), Arc::clone(&memory));
         let peer = thread::spawn(move || {
             ring.long(PLACE.tail).store(1, Ordering::Release);
@@ -78,11 +79,43 @@ fn bell_1_a_change_that_is_told_is_never_slept_through() {
 #[test]
 fn bell_2_a_ring_ends_this_sleep_or_the_next() {
     loom::model(|| {
-        let bell = Doorbell::new(Arc::new(Mapping::new()), 0);
+        let bell = Doorbell::new(Arc::new(Mapping::new()), 0, None);
         let seen = bell.count();
         let theirs = bell.clone();
         let peer = thread::spawn(move || theirs.ring());
         assert!(bell.sleep(seen, None, || false).unwrap());
+        assert_eq!(bell.count(), seen + 1);
+        peer.join().unwrap();
+    });
+}
+
+#[test]
+fn mix_1_a_change_that_is_told_is_never_polled_through() {
+    loom::model(|| {
+        let (memory, flag) = (Arc::new(Mapping::new()), Arc::new(Flag::new()));
+        let bell = Doorbell::new(Arc::clone(&memory), 0, Some(Arc::clone(&flag)));
+        let (theirs, ring) = (bell.clone(), Arc::clone(&memory));
+        let peer = thread::spawn(move || {
+            ring.long(PLACE.tail).store(1, Ordering::Release);
+            theirs.notify();
+        });
+        let seen = bell.count();
+        let has_work = || memory.long(PLACE.tail).load(Ordering::Acquire) == 1;
+        bell.sleep_by(seen, has_work, || flag.wait());
+        assert!(has_work(), "woken for nothing");
+        peer.join().unwrap();
+    });
+}
+
+#[test]
+fn bell_2_a_ring_ends_this_poll_or_the_next() {
+    loom::model(|| {
+        let flag = Arc::new(Flag::new());
+        let bell = Doorbell::new(Arc::new(Mapping::new()), 0, Some(Arc::clone(&flag)));
+        let seen = bell.count();
+        let theirs = bell.clone();
+        let peer = thread::spawn(move || theirs.ring());
+        bell.sleep_by(seen, || false, || flag.wait());
         assert_eq!(bell.count(), seen + 1);
         peer.join().unwrap();
     });

@@ -1,0 +1,38 @@
+//! What every kind of transport knows of its rank and its job.
+
+use std::time::Duration;
+
+use hvd_types::Rank;
+
+use crate::shm::Corrupt;
+use crate::{Abort, Error, Result};
+
+/// One rank among the ranks of its job.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) rank: Rank,
+    /// The host of every rank.
+    pub(crate) hosts: Vec<String>,
+    /// How long a peer may make no progress.
+    pub(crate) patience: Duration,
+    pub(crate) abort: Abort,
+}
+
+impl Member {
+    /// The outcome of moving bytes through memory shared with `peer`: nothing moves any more once
+    /// the job has failed (`WIRE-4`).
+    pub(crate) fn checked(
+        &self,
+        peer: Rank,
+        moved: std::result::Result<usize, Corrupt>,
+    ) -> Result<usize> {
+        match moved {
+            Ok(0) => self.abort.check().map(|()| 0),
+            Ok(moved) => Ok(moved),
+            Err(Corrupt) => Err(Error::Corrupted {
+                rank: peer,
+                host: self.hosts[peer.index()].clone(),
+            }),
+        }
+    }
+}

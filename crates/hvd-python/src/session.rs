@@ -129,7 +129,12 @@ fn core_for(config: &WorkerConfig) -> Result<Option<Core>> {
     core.map_err(|source| Error::Core { local_rank, source })
 }
 
-fn engine_options(config: &WorkerConfig, inquiry: Inquiry, core: Option<Core>) -> EngineOptions {
+fn engine_options(
+    config: &WorkerConfig,
+    inquiry: Inquiry,
+    core: Option<Core>,
+    homogeneous: bool,
+) -> EngineOptions {
     EngineOptions {
         fusion_threshold: fusion_threshold(config),
         cache_capacity: config.cache_capacity,
@@ -151,10 +156,7 @@ fn engine_options(config: &WorkerConfig, inquiry: Inquiry, core: Option<Core>) -
         dump_directory: config.dump_dir.clone(),
         autotune: autotune::options(config),
         inquiry: Some(inquiry),
-        hierarchy: Hierarchy {
-            allreduce: config.hierarchical_allreduce.unwrap_or(false),
-            allgather: config.hierarchical_allgather.unwrap_or(false),
-        },
+        hierarchy: hierarchy(config, homogeneous),
         join_average: match config.join_average {
             hvd_config::JoinAverage::AllRanks => JoinAverage::AllRanks,
             hvd_config::JoinAverage::Contributors => JoinAverage::Contributors,
@@ -176,9 +178,9 @@ fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session
     let sockets = lifeline.as_ref().map_or(&[][..], Lifeline::descriptors);
     let sockets = Arc::new(Mutex::new(sockets.to_vec()));
     let ear = Ear::open(&config, lifeline.as_ref(), &hosts);
-    let options = engine_options(&config, ear.inquiry.clone(), core);
-    let placement = config.placement.clone();
     let homogeneous = is_balanced(&hosts);
+    let options = engine_options(&config, ear.inquiry.clone(), core, homogeneous);
+    let placement = config.placement.clone();
     let dynamic_process_sets = config.dynamic_process_sets;
     let has_timeline = config.timeline.is_some();
     let lifeline_sockets = Arc::clone(&sockets);
@@ -200,6 +202,15 @@ fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session
         joining: Mutex::new(None),
         lifeline_sockets,
     })
+}
+
+/// With equally many ranks on all hosts, allreduce by way of them is no slower at any length even
+/// where the network costs nothing, otherwise it is (`by_host` of hvd-collectives).
+fn hierarchy(config: &WorkerConfig, homogeneous: bool) -> Hierarchy {
+    Hierarchy {
+        allreduce: config.hierarchical_allreduce.unwrap_or(homogeneous),
+        allgather: config.hierarchical_allgather.unwrap_or(false),
+    }
 }
 
 fn fusion_threshold(config: &WorkerConfig) -> u64 {

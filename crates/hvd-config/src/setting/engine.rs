@@ -43,7 +43,8 @@ pub(super) const COMMUNICATION: Group = Group {
             "",
             "First and last of the ports at which ranks may listen for each other; any free port \
              if not set.",
-        ),
+        )
+        .flag("--port-range"),
     ],
 };
 
@@ -123,7 +124,8 @@ pub(super) const ALGORITHMS: Group = Group {
             name::HIERARCHICAL_ALLREDUCE,
             Values::Flag,
             "",
-            "1 reduces inside each host first, then between hosts; 0 never does.",
+            "1 reduces inside each host first, then between hosts; 0 never does. Not set, it is done \
+             if all hosts have equally many ranks.",
         )
         .flag("--hierarchical-allreduce, --no-hierarchical-allreduce")
         .key("params.hierarchical_allreduce"),

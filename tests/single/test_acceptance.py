@@ -9,7 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/acceptance.md"
-NAMED = re.findall(r"`([\w/.-]+\.(?:py|rs))::(\w+)`", PAGE.read_text())
+PAGES = sorted((ROOT / "docs/reference").glob("acceptance*.md"))
+NAMED = [
+    named
+    for page in PAGES
+    for named in re.findall(r"`([\w/.-]+\.(?:py|rs))::(\w+)`", page.read_text())
+]
 
 
 @pytest.mark.parametrize(("file", "test"), sorted(set(NAMED)))

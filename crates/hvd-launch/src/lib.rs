@@ -3,6 +3,7 @@
 //!
 //! [`launch`] is the whole of it for a caller: it takes a checked [`JobSpec`] and returns the exit
 //! status of the job. Nothing here parses a command line, and nothing knows what a worker computes.
+//! [`examine`] takes the same and only looks whether the job could run.
 //! Ranks on other hosts are in the care of agents, see `remote`, with which the driver speaks over a
 //! `link` each.
 
@@ -20,8 +21,8 @@ mod spec;
 
 pub use describe::describe;
 pub use error::{Error, HostTrouble, Result};
-pub use exec::{launch, serve_as_agent, serve_drivers};
+pub use exec::{examine, launch, serve_as_agent, serve_drivers};
 pub use remote::{Calling, HostKeys, SshOptions};
 pub use spec::{
-    AgentsOption, FunctionMode, JobSpec, OutputOptions, RemoteOptions, Stamp, Verbosity,
+    AgentsOption, FunctionMode, JobSpec, OutputOptions, RemoteOptions, ReportForm, Stamp, Verbosity,
 };

@@ -10,7 +10,8 @@ use crate::{SshOptions, plan::Host};
 /// One job: the command, where its ranks go, and how it is to be shown.
 #[derive(Debug, Clone)]
 pub struct JobSpec {
-    /// The command and its arguments, started without a shell. Never empty.
+    /// The command and its arguments, started without a shell. Never empty, unless the hosts are
+    /// only examined.
     pub command: Vec<String>,
     /// Where it runs, on every host.
     pub directory: PathBuf,
@@ -87,6 +88,16 @@ pub enum Stamp {
     Without,
     /// The local time in front of rank and stream.
     LocalTime,
+}
+
+/// For whom the report of an examination is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReportForm {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// How much the launcher says about its own doings.

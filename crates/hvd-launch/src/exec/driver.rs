@@ -120,7 +120,7 @@ async fn begin(
         spec,
         key: &key,
         secret,
-        store: server.address(),
+        store: Some(server.address()),
         reaper: &reaper,
         narrator: &narrator,
     };
@@ -164,7 +164,7 @@ async fn begin(
 }
 
 /// The job's key, and what agents are told of it.
-fn make_key(spec: &JobSpec) -> Result<(JobKey, Secret)> {
+pub(super) fn make_key(spec: &JobSpec) -> Result<(JobKey, Secret)> {
     let key = JobKey::generate()?;
     let Some(agents) = &spec.remote.agents else {
         let secret = Secret::Key(key.to_hex());

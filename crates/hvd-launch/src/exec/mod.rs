@@ -5,11 +5,13 @@
 //! `worker.rs`) and those of other hosts (`crate::remote`), lets the job take its course (`course.rs`
 //! decides, `job.rs` acts), forwards output (`pipe.rs`, `output.rs`, `forward.rs`, `sink.rs`,
 //! `console.rs`, `files.rs`) and leaves no process behind (`reaper.rs`, `tree.rs`). `os.rs` holds
-//! every system call that has no safe wrapper.
+//! every system call that has no safe wrapper. `doctor.rs` is the driver of `horovodrun doctor`.
 
+mod aside;
 mod console;
 mod course;
 mod crew;
+mod doctor;
 mod driver;
 mod files;
 mod forward;
@@ -29,6 +31,7 @@ mod tail;
 mod tree;
 mod worker;
 
+pub(crate) use aside::aside;
 pub(crate) use course::Outcome;
 pub(crate) use crew::{Crew, RankEnd, RankOutput, RankTask};
 pub(crate) use interrupts::Interrupts;
@@ -38,4 +41,4 @@ pub(crate) use pipe::PipeReader;
 pub(crate) use reaper::{Reaper, has_children};
 pub(crate) use secret::KeyFile;
 pub(crate) use start::{Narrator, StartClock};
-pub use supervise::{launch, serve_as_agent, serve_drivers};
+pub use supervise::{examine, launch, serve_as_agent, serve_drivers};

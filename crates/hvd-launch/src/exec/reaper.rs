@@ -4,6 +4,8 @@
 
 use std::{
     collections::HashMap,
+    io,
+    process::{Child, Command},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -53,6 +55,22 @@ impl Reaper {
     pub(crate) fn watch(&self, pid: Pid, callback: impl FnOnce(Outcome) + Send + 'static) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.insert(pid.as_raw_pid(), Box::new(callback));
+    }
+
+    /// Starts a child from any thread and has `callback` told how it ends. The child must not be
+    /// waited for by anybody else.
+    pub(crate) fn spawn(
+        &self,
+        command: &mut Command,
+        callback: impl FnOnce(Outcome) + Send + 'static,
+    ) -> io::Result<Child> {
+        // Held until the child is known, so that its end is not taken for an orphan's.
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = command.spawn()?;
+        if let Ok(pid) = i32::try_from(child.id()) {
+            watched.insert(pid, Box::new(callback));
+        }
+        Ok(child)
     }
 
     /// Changes whenever children were reaped.

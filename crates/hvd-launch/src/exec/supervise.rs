@@ -28,7 +28,7 @@ use rustix::process::{
 };
 
 use super::{
-    driver,
+    doctor, driver,
     interrupts::Interrupts,
     os::{self, SignalSet},
     reaper::has_children,
@@ -36,7 +36,7 @@ use super::{
     tree,
 };
 use crate::{
-    Error, JobSpec, Result, debug, messages,
+    Error, JobSpec, ReportForm, Result, debug, messages,
     remote::{Calling, NOBODY, call_driver, serve_agent},
 };
 
@@ -68,6 +68,17 @@ pub fn launch(spec: &JobSpec) -> i32 {
     // A driver that was killed could not do it.
     debug::remove_post(spec, getpid().as_raw_pid());
     status
+}
+
+/// Examines the hosts of a job that is not started, prints what it finds, and returns the exit
+/// status for this process: 0 if the job could run.
+///
+/// Must be called by the only thread of the process, because it forks.
+pub fn examine(spec: &JobSpec, form: ReportForm) -> i32 {
+    supervise(
+        Loyalty::Stay,
+        async |interrupts: &mut Interrupts, _: &Path| doctor::run(spec, form, interrupts).await,
+    )
 }
 
 /// Is the agent of a host, over standard input and output, and returns the exit status for this

@@ -16,6 +16,8 @@
 mod diagnosis;
 mod matrix;
 
+pub(crate) use matrix::words;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,

@@ -6,6 +6,7 @@ mod hostfile;
 mod hosts;
 mod slots;
 
+pub(crate) use addresses::words;
 pub use addresses::{
     Candidate, Class, HostAddresses, Outcome, Probe, Reachability, Route, Rules, Target, choose,
     targets,

@@ -21,20 +21,21 @@ use tokio::{
 };
 
 use super::{
-    aside::aside,
     back,
     facts::{self, HostFacts, Question},
     message::{Assignment, BACK, GREETING, HERE, Notice, Opening, Order, Secret, Urgency},
     probe::ProbePort,
     resolve::this_machine,
     stdio::{self, Input, Output},
+    subprocess::Custody,
     summon::adopt,
     survey, tunnel,
 };
 use crate::{
     Error, Result,
     exec::{
-        Crew, Interrupts, KeyFile, PipeReader, RankEnd, RankOutput, RankTask, Reaper, has_children,
+        Crew, Interrupts, KeyFile, PipeReader, RankEnd, RankOutput, RankTask, Reaper, aside,
+        has_children,
     },
     link::{ChannelSender, Link, News},
     plan::{Meeting, Reach, meeting_variables, passed_on},
@@ -188,17 +189,21 @@ struct Secrets {
     probe_port: Option<ProbePort>,
 }
 
-/// Gathers facts, on a thread of its own: a file system that is gone holds up whoever asks for it.
-async fn look_around(assignment: &Assignment) -> Result<HostFacts> {
+fn question(assignment: &Assignment) -> Question {
     let own = std::env::vars_os();
     let all = own.chain(assignment.environment.iter().cloned());
-    let question = Question {
+    Question {
         directory: assignment.directory.to_string_lossy().into_owned(),
         command: assignment.command.clone(),
         environment: all
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect(),
-    };
+    }
+}
+
+/// Gathers facts, on a thread of its own: a file system that is gone holds up whoever asks for it.
+async fn look_around(assignment: &Assignment) -> Result<HostFacts> {
+    let question = question(assignment);
     let (sender, facts) = oneshot::channel();
     aside("hvd-facts", move || {
         drop(sender.send(facts::gather(&question)))
@@ -337,11 +342,23 @@ impl Agent {
     }
 
     fn obey(&mut self, order: Order) {
+        let outgoing = self.link.outgoing().clone();
         match order {
+            Order::Look => {
+                let (question, custody) = (question(&self.assignment), self.custody());
+                return survey::look(question, custody, move |extra| {
+                    let extra = Box::new(extra);
+                    outgoing.say(&Notice::Looked { extra });
+                });
+            }
             Order::Probe(targets) => {
-                let outgoing = self.link.outgoing().clone();
                 let tell = move |target, result| outgoing.say(&Notice::Probed { target, result });
                 return survey::probe_all(targets, &self.secrets.key, tell);
+            }
+            Order::Load(target) => {
+                return survey::load(target, &self.secrets.key, move |result| {
+                    outgoing.say(&Notice::Loaded { target, result });
+                });
             }
             Order::Start { variables } => self.start(&variables),
             Order::End(Urgency::Ask) => self.signal(Signal::TERM),
@@ -351,6 +368,10 @@ impl Agent {
         if self.phase == Phase::Waiting {
             self.phase = Phase::Running;
         }
+    }
+
+    fn custody(&self) -> Custody {
+        Custody::Reaper(self.reaper.clone())
     }
 
     fn signal(&self, signal: Signal) {

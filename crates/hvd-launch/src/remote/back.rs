@@ -23,7 +23,8 @@ use tokio::{
 
 mod calls;
 
-use super::{aside::aside, message::Assignment};
+use super::message::Assignment;
+use crate::exec::aside;
 pub(super) use calls::introduce;
 
 /// How long an agent tries; beyond it the link goes through `ssh`, which is never wrong.

@@ -33,6 +33,8 @@ pub(crate) struct Report {
     pub(crate) hosts: Vec<HostReport>,
     /// Ordered pairs: `a` reaching `b` is not `b` reaching `a`.
     pub(crate) pairs: Vec<PairReport>,
+    /// Likely causes of pairs that are cut off, each with what to do.
+    pub(crate) causes: Vec<String>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -57,11 +59,11 @@ pub(crate) struct HostReport {
 pub(crate) struct PairReport {
     pub(crate) from: String,
     pub(crate) to: String,
-    /// The address that is used, or the last one tried.
+    /// The address that is used, or the best of those that failed.
     pub(crate) address: Option<IpAddr>,
     pub(crate) round_trip_seconds: Option<f64>,
     pub(crate) bytes_per_second: Option<f64>,
-    /// Why no address works; `None` if one does.
+    /// Why that address does not work; `None` if it does.
     pub(crate) failure: Option<ProbeFailure>,
 }
 
@@ -98,6 +100,7 @@ pub(crate) fn human(report: &Report, colours: Colours) -> String {
     }
     lines.extend(unreached(&report.hosts, pen));
     lines.extend(pairs::section(&report.pairs, pen));
+    lines.extend(causes(&report.causes));
     lines.extend(findings(&report.findings, pen));
     lines.push(String::new());
     lines.push(verdict(report, pen));
@@ -124,6 +127,16 @@ fn unreached(hosts: &[HostReport], pen: Pen) -> Vec<String> {
         let title = format!("{} was not reached:", harmless(&host.name));
         lines.push(pen.paint(RED, &title));
         lines.extend(why.lines().flat_map(explanation));
+    }
+    lines
+}
+
+fn causes(causes: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for cause in causes {
+        lines.push(String::new());
+        lines.push("likely cause:".to_owned());
+        lines.extend(prose(cause));
     }
     lines
 }

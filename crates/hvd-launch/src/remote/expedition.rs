@@ -7,19 +7,19 @@ use std::net::{IpAddr, SocketAddr};
 use hvd_config::name;
 use hvd_rendezvous::JobKey;
 use hvd_types::Placement;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     Fleet,
     back::Door,
     facts::{self, HostFacts, Question},
     findings::{self, Finding, HostAnswer, Job, Severity},
-    fleet::Greeting,
+    fleet::{Greeting, Muster},
     message::{Assignment, RankAssignment, Secret},
     probe::ProbePort,
     resolve::{Resolved, is_local_name, resolve, this_machine},
     summon::Summons,
-    survey::{Site, Thoroughness, survey},
+    survey::{Site, Surveyed, Thoroughness, survey},
 };
 use crate::{
     Error, HostTrouble, JobSpec, Result,
@@ -34,8 +34,8 @@ pub(crate) struct Expedition<'a> {
     pub(crate) key: &'a JobKey,
     /// What agents are told of it.
     pub(crate) secret: Secret,
-    /// Where the key-value store listens, on this host.
-    pub(crate) store: SocketAddr,
+    /// Where the key-value store listens, on this host; none if no rank will be started.
+    pub(crate) store: Option<SocketAddr>,
     pub(crate) reaper: &'a Reaper,
     pub(crate) narrator: &'a Narrator,
 }
@@ -51,14 +51,21 @@ pub(crate) struct Mustered {
 }
 
 /// One host of the job.
-struct Member {
-    name: String,
-    placements: Vec<Placement>,
-    resolved: Resolved,
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) placements: Vec<Placement>,
+    pub(super) resolved: Resolved,
+}
+
+impl Member {
+    /// How many ranks it takes.
+    pub(super) fn slots(&self) -> u32 {
+        u32::try_from(self.placements.len()).unwrap_or(u32::MAX)
+    }
 }
 
 /// The number of each member's site: further names of this machine mean the same site.
-fn site_numbers(members: &[Member]) -> Vec<u32> {
+pub(super) fn site_numbers(members: &[Member]) -> Vec<u32> {
     let (mut numbers, mut home) = (0.., None);
     let mut next = || numbers.next().unwrap_or(u32::MAX);
     let number = |member: &Member| {
@@ -91,9 +98,15 @@ impl Expedition<'_> {
         }
         // Before the limit of open files is raised, which is not the one ranks get.
         let own_facts = facts::gather(&self.question());
-        let mut fleet = self.call_agents(&members, &own_facts, clock).await?;
-        self.narrator.phase(clock, "agents")?;
         let deadline = clock.deadline().into();
+        let show = |text: &str| self.narrator.show(&format!("agents: {text}"));
+        let called = self.call_agents(&members, &own_facts, deadline, show);
+        let Muster { mut fleet, absent } = called.await?;
+        if !absent.is_empty() {
+            let troubles = absent.into_values().collect();
+            return Err(Error::Hosts { troubles });
+        }
+        self.narrator.phase(clock, "agents")?;
         let greetings = timeout_at(deadline, fleet.greetings()).await;
         let greetings = greetings.map_err(|_| clock.overrun("agents"))??;
         self.judge(&members, &own_facts, &greetings)?;
@@ -111,7 +124,7 @@ impl Expedition<'_> {
     }
 
     /// The hosts that have ranks, in the order of these.
-    async fn members(&self) -> Result<Vec<Member>> {
+    pub(super) async fn members(&self) -> Result<Vec<Member>> {
         let mut names: Vec<String> = Vec::new();
         for placement in &self.spec.placements {
             if !names.contains(&placement.hostname) {
@@ -137,7 +150,7 @@ impl Expedition<'_> {
         Ok(names.into_iter().zip(resolved).map(member).collect())
     }
 
-    fn question(&self) -> Question {
+    pub(super) fn question(&self) -> Question {
         let environment = self.spec.inherited.iter();
         let environment = environment.filter_map(|(name, value)| {
             Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
@@ -149,12 +162,14 @@ impl Expedition<'_> {
         }
     }
 
-    async fn call_agents(
+    /// Calls the agents of all hosts but this one, in the order of `members`.
+    pub(super) async fn call_agents(
         &self,
         members: &[Member],
         own: &HostFacts,
-        clock: &StartClock,
-    ) -> Result<Fleet> {
+        deadline: Instant,
+        progress: impl Fn(&str),
+    ) -> Result<Muster> {
         let door = match &self.spec.remote.agents {
             None => Door::open(self.key)?,
             Some(agents) => {
@@ -173,9 +188,8 @@ impl Expedition<'_> {
             .filter(|(member, _)| !member.resolved.is_local)
             .map(|(member, site)| self.summons(member, site, &addresses, door.port()))
             .collect();
-        let deadline = clock.deadline().into();
-        let show = |text: &str| self.narrator.show(&format!("agents: {text}"));
-        Fleet::muster(summons, door, self.store, self.reaper, deadline, show).await
+        let mustered = Fleet::muster(summons, door, self.store, self.reaper, deadline, progress);
+        Ok(mustered.await)
     }
 
     /// The host as `ssh` wants it.
@@ -230,28 +244,23 @@ impl Expedition<'_> {
             let greeting = (!member.resolved.is_local)
                 .then(|| greetings.next())
                 .flatten();
-            (member.name.clone(), member.placements.len(), greeting)
+            (member.name.clone(), member.slots(), greeting)
         };
         let answers: Vec<_> = members.iter().map(answer).collect();
         let answers: Vec<HostAnswer<'_>> = answers
             .iter()
             .map(|(name, slots, greeting)| HostAnswer {
                 name,
-                slots: u32::try_from(*slots).unwrap_or(u32::MAX),
+                slots: *slots,
                 facts: greeting.map_or(own, |greeting| &greeting.facts),
                 extra: None,
                 heard: greeting.map(|greeting| greeting.heard),
             })
             .collect();
-        let directory = self.spec.directory.to_string_lossy();
-        let job = Job {
-            ranks: u32::try_from(self.spec.placements.len()).unwrap_or(u32::MAX),
-            directory: &directory,
-        };
-        let (fatal, passable): (Vec<Finding>, Vec<Finding>) =
-            findings::compare(own, &answers, &job)
-                .into_iter()
-                .partition(|finding| finding.severity == Severity::Fatal);
+        let (fatal, passable): (Vec<Finding>, Vec<Finding>) = self
+            .compare(own, &answers)
+            .into_iter()
+            .partition(|finding| finding.severity == Severity::Fatal);
         for finding in passable {
             let line = messages::finding(&finding.what, &finding.remedy);
             match finding.severity {
@@ -272,6 +281,42 @@ impl Expedition<'_> {
         })
     }
 
+    /// What is wrong with the hosts.
+    pub(super) fn compare(&self, own: &HostFacts, answers: &[HostAnswer<'_>]) -> Vec<Finding> {
+        let directory = self.spec.directory.to_string_lossy();
+        let job = Job {
+            ranks: u32::try_from(self.spec.placements.len()).unwrap_or(u32::MAX),
+            directory: &directory,
+        };
+        findings::compare(own, answers, &job)
+    }
+
+    /// The port at which this host is probed, if it is one of the job's.
+    pub(super) fn home_port(&self, members: &[Member]) -> Result<Option<ProbePort>> {
+        let mut numbered = members.iter().zip(site_numbers(members));
+        numbered
+            .find(|(member, _)| member.resolved.is_local)
+            .map(|(_, site)| ProbePort::open(self.spec.remote.port_range, self.key, site))
+            .transpose()
+    }
+
+    /// What the user said about addresses.
+    pub(super) fn rules(&self) -> Rules {
+        Rules {
+            interfaces: self.spec.remote.interfaces.clone(),
+            port_range: self.spec.remote.port_range,
+        }
+    }
+
+    /// What the user said about the addresses of one host.
+    pub(super) fn advertised(&self, name: &str) -> Vec<IpAddr> {
+        let advertised = self.spec.remote.advertised.iter();
+        advertised
+            .filter(|(host, _)| host == name)
+            .map(|(_, address)| *address)
+            .collect()
+    }
+
     /// Has all hosts try each other, and tells the ranks of each what to use: those of this host by
     /// the result, those of others through the fleet.
     async fn find_routes(
@@ -281,18 +326,10 @@ impl Expedition<'_> {
         greetings: Vec<Greeting>,
         fleet: &mut Fleet,
     ) -> Result<Vec<(String, String)>> {
-        let remote = &self.spec.remote;
-        let mut numbered = members.iter().zip(site_numbers(members));
-        let home_port = numbered
-            .find(|(member, _)| member.resolved.is_local)
-            .map(|(_, site)| ProbePort::open(remote.port_range, self.key, site))
-            .transpose()?;
+        let home_port = self.home_port(members)?;
         let sites = self.sites(members, own_facts, greetings, home_port.as_ref());
-        let rules = Rules {
-            interfaces: remote.interfaces.clone(),
-            port_range: remote.port_range,
-        };
-        let found = survey(&sites, fleet, self.key, &rules, Thoroughness::Enough).await?;
+        let enough = Thoroughness::Enough;
+        let Surveyed { found, .. } = survey(&sites, fleet, self.key, &self.rules(), enough).await?;
         if !found.is_complete() {
             return Err(Error::Unreachable {
                 report: found.report(),
@@ -323,7 +360,7 @@ impl Expedition<'_> {
         let mut greetings = greetings.into_iter().enumerate();
         let mut own_facts = Some(own_facts);
         let mut sites = Vec::new();
-        for member in members {
+        for (member, number) in members.iter().zip(site_numbers(members)) {
             let (facts, probe_port, agent) = if member.resolved.is_local {
                 let Some(facts) = own_facts.take() else {
                     continue;
@@ -335,16 +372,13 @@ impl Expedition<'_> {
                 };
                 (greeting.facts, greeting.probe_port, Some(agent))
             };
-            let advertised = self.spec.remote.advertised.iter();
             sites.push(Site {
+                number,
                 name: member.name.clone(),
                 facts,
                 probe_port,
                 resolved: member.resolved.addresses.clone(),
-                advertised: advertised
-                    .filter(|(name, _)| *name == member.name)
-                    .map(|(_, address)| *address)
-                    .collect(),
+                advertised: self.advertised(&member.name),
                 agent,
             });
         }

@@ -15,8 +15,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+pub(crate) use self::extra::Interpreter;
 pub(crate) use self::{
-    extra::{Extra, Interpreter, thorough},
+    extra::{Extra, thorough},
     files::{Content, Directory, Program, Script},
     machine::{Container, Limits, Memory, Space},
 };
@@ -133,6 +135,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::remote::subprocess::Custody;
 
     #[test]
     fn this_host_is_described_quickly_and_survives_the_way_to_the_driver() {
@@ -164,7 +167,7 @@ mod tests {
         let mut question = Question::default();
         let path = ("PATH".to_owned(), "/no/such".to_owned());
         question.environment.push(path);
-        let extra = thorough(&question);
+        let extra = thorough(&question, &Custody::Nobody);
         assert_eq!((&extra.interpreter, &extra.mpi), (&None, &None));
         let text = serde_json::to_string(&extra).unwrap();
         assert_eq!(serde_json::from_str::<Extra>(&text).unwrap(), extra);

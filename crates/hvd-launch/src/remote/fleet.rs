@@ -2,7 +2,7 @@
 //! to. What their news mean for the job is decided by whoever asks for them.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     net::SocketAddr,
     time::Duration,
 };
@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     back::Door,
-    facts::{self, HostFacts},
+    facts::{self, Extra, HostFacts},
     findings::Heard,
     message::{Notice, Opening, Order, ProbeTarget, Urgency},
     probe::ProbeFailure,
@@ -65,6 +65,8 @@ pub(super) struct Greeting {
     pub(super) probe_port: u16,
     pub(super) facts: HostFacts,
     pub(super) heard: Heard,
+    /// From the start of its `ssh` to the first word.
+    pub(super) latency: Duration,
 }
 
 /// A host's answer about one address.
@@ -86,27 +88,52 @@ pub(crate) struct RemoteHost {
     outgoing: Outgoing,
     /// When it was told what to do.
     assigned: Instant,
+    latency: Duration,
     ssh: Option<i32>,
+    /// Why nothing more will be heard of it, if so.
+    pub(super) lost: Option<String>,
     /// Whether anything more may be heard of it.
     pub(crate) is_over: bool,
 }
 
+impl RemoteHost {
+    fn greeting(&self, probe_port: u16, facts: HostFacts) -> Greeting {
+        Greeting {
+            probe_port,
+            facts,
+            heard: Heard {
+                clock: facts::now(),
+                round_trip: self.assigned.elapsed(),
+            },
+            latency: self.latency,
+        }
+    }
+}
+
+/// Who has come when called.
+pub(super) struct Muster {
+    /// Those who have, numbered in the order in which they were called.
+    pub(super) fleet: Fleet,
+    /// Those who have not, by their place in the call.
+    pub(super) absent: BTreeMap<usize, HostTrouble>,
+}
+
 impl Fleet {
-    /// Calls all agents; every one of them is connected when this returns.
+    /// Calls all agents; those that come are connected when this returns.
     pub(super) async fn muster(
         summons: Vec<Summons>,
         door: Door,
-        store: SocketAddr,
+        store: Option<SocketAddr>,
         reaper: &Reaper,
         deadline: Instant,
         progress: impl Fn(&str),
-    ) -> Result<Self> {
+    ) -> Muster {
         let names: Vec<String> = summons
             .iter()
             .map(|one| one.assignment.name.clone())
             .collect();
         let ranks: Vec<HashSet<Rank>> = summons.iter().map(ranks_of).collect();
-        let mut arrived = call(summons, door, reaper, deadline, &progress).await?;
+        let (mut arrived, absent) = call(summons, door, reaper, deadline, &progress).await;
         let (post, news) = mpsc::unbounded_channel();
         let mut hosts = Vec::new();
         for (index, (name, running)) in names.into_iter().zip(ranks).enumerate() {
@@ -114,6 +141,7 @@ impl Fleet {
                 link,
                 ssh,
                 assigned,
+                latency,
             }) = arrived.remove(&index)
             else {
                 continue;
@@ -123,22 +151,30 @@ impl Fleet {
                 running,
                 variables: Vec::new(),
                 assigned,
+                latency,
                 outgoing: link.outgoing().clone(),
                 ssh: ssh.as_ref().map(|ssh| ssh.pid.as_raw_pid()),
+                lost: None,
                 is_over: false,
             });
             let attendant = Attendant {
-                host: index,
+                host: hosts.len() - 1,
                 store,
                 post: post.clone(),
             };
             tokio::spawn(attendant.attend(link, ssh));
         }
-        Ok(Self {
+        let fleet = Self {
             hosts,
             news,
             early: VecDeque::new(),
-        })
+        };
+        Muster { fleet, absent }
+    }
+
+    /// How many hosts there are; they are numbered from 0.
+    pub(super) fn size(&self) -> usize {
+        self.hosts.len()
     }
 
     /// A host by its number.
@@ -156,7 +192,12 @@ impl Fleet {
 
     async fn fresh(&mut self) -> (usize, HostNews) {
         match self.news.recv().await {
-            Some(news) => news,
+            Some((host, news)) => {
+                if let HostNews::Lost(why) = &news {
+                    self.hosts[host].lost = Some(why.clone());
+                }
+                (host, news)
+            }
             // Every attendant has said its last word.
             None => std::future::pending().await,
         }
@@ -168,21 +209,94 @@ impl Fleet {
         while greetings.iter().any(Option::is_none) {
             match self.fresh().await {
                 (host, HostNews::Said(Notice::Hello { probe_port, facts })) => {
-                    let heard = Heard {
-                        clock: facts::now(),
-                        round_trip: self.hosts[host].assigned.elapsed(),
-                    };
-                    greetings[host] = Some(Greeting {
-                        probe_port,
-                        facts: *facts,
-                        heard,
-                    });
+                    greetings[host] = Some(self.hosts[host].greeting(probe_port, *facts));
                 }
                 (host, HostNews::Lost(problem)) => return Err(self.lost(host, problem)),
                 other => self.early.push_back(other),
             }
         }
         Ok(greetings.into_iter().flatten().collect())
+    }
+
+    /// The greetings that come until `deadline`; whoever is lost meanwhile has none.
+    pub(super) async fn greetings_until(&mut self, deadline: Instant) -> BTreeMap<usize, Greeting> {
+        let everybody: Vec<usize> = (0..self.size()).collect();
+        self.answers(&everybody, deadline, |host, notice| match notice {
+            Notice::Hello { probe_port, facts } => Some(host.greeting(probe_port, *facts)),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Has hosts ask their own programs; the answers that come until `deadline`.
+    pub(super) async fn look(
+        &mut self,
+        hosts: &[usize],
+        deadline: Instant,
+    ) -> BTreeMap<usize, Extra> {
+        self.order(hosts, &Order::Look);
+        self.answers(hosts, deadline, |_, notice| match notice {
+            Notice::Looked { extra } => Some(*extra),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Has a host measure how much gets through to an address of another one.
+    pub(super) async fn load(
+        &mut self,
+        host: usize,
+        target: ProbeTarget,
+        deadline: Instant,
+    ) -> Option<Result<f64, ProbeFailure>> {
+        self.order(&[host], &Order::Load(target));
+        let answer = |_: &RemoteHost, notice| match notice {
+            Notice::Loaded { target: of, result } if of == target => Some(result),
+            _ => None,
+        };
+        self.answers(&[host], deadline, answer).await.remove(&host)
+    }
+
+    /// Sends the agents of all hosts home and waits for their farewells, but not beyond `deadline`.
+    pub(super) async fn dismiss(&mut self, deadline: Instant) {
+        self.end(Urgency::Ask);
+        let everybody: Vec<usize> = (0..self.size()).collect();
+        let farewell = |_: &RemoteHost, notice| matches!(notice, Notice::Gone).then_some(());
+        self.answers(&everybody, deadline, farewell).await;
+    }
+
+    fn order(&self, hosts: &[usize], order: &Order) {
+        for &host in hosts {
+            self.hosts[host].outgoing.say(order);
+        }
+    }
+
+    /// The answer of each host that gives one until `deadline`; those that are lost give none.
+    async fn answers<T>(
+        &mut self,
+        hosts: &[usize],
+        deadline: Instant,
+        answer: impl Fn(&RemoteHost, Notice) -> Option<T>,
+    ) -> BTreeMap<usize, T> {
+        let mut awaited: HashSet<usize> = hosts.iter().copied().collect();
+        awaited.retain(|&host| self.hosts[host].lost.is_none());
+        let mut answers = BTreeMap::new();
+        while !awaited.is_empty() {
+            let Ok((host, news)) = timeout_at(deadline, self.fresh()).await else {
+                break;
+            };
+            match news {
+                HostNews::Said(notice) => {
+                    if let Some(said) = answer(&self.hosts[host], notice) {
+                        answers.insert(host, said);
+                        awaited.remove(&host);
+                    }
+                }
+                HostNews::Lost(_) => drop(awaited.remove(&host)),
+                HostNews::Output { .. } => {}
+            }
+        }
+        answers
     }
 
     /// Has a host try addresses of others; its answers come as news.
@@ -276,7 +390,7 @@ async fn call(
     reaper: &Reaper,
     deadline: Instant,
     progress: &impl Fn(&str),
-) -> Result<HashMap<usize, Summoned>> {
+) -> (HashMap<usize, Summoned>, BTreeMap<usize, HostTrouble>) {
     let door = std::sync::Arc::new(door);
     let mut calls = JoinSet::new();
     let mut awaited: Vec<String> = Vec::new();
@@ -289,22 +403,17 @@ async fn call(
             (index, name, answer.unwrap_or_else(|_| Err(no_answer(&one))))
         });
     }
-    let (mut arrived, mut troubles) = (HashMap::new(), Vec::new());
+    let (mut arrived, mut absent) = (HashMap::new(), BTreeMap::new());
     progress(&messages::awaiting(&awaited));
     while let Some(Ok((index, name, answer))) = calls.join_next().await {
         awaited.retain(|other| *other != name);
         progress(&messages::awaiting(&awaited));
         match answer {
             Ok(summoned) => drop(arrived.insert(index, summoned)),
-            Err(trouble) => troubles.push((index, trouble)),
+            Err(trouble) => drop(absent.insert(index, trouble)),
         }
     }
-    if troubles.is_empty() {
-        return Ok(arrived);
-    }
-    troubles.sort_by_key(|(index, _)| *index);
-    let troubles = troubles.into_iter().map(|(_, trouble)| trouble).collect();
-    Err(Error::Hosts { troubles })
+    (arrived, absent)
 }
 
 fn no_answer(summons: &Summons) -> HostTrouble {
@@ -333,7 +442,7 @@ fn no_answer(summons: &Summons) -> HostTrouble {
 /// Listens to one agent and passes on what it says.
 struct Attendant {
     host: usize,
-    store: SocketAddr,
+    store: Option<SocketAddr>,
     post: Post,
 }
 
@@ -351,7 +460,9 @@ impl Attendant {
                 News::Said(Notice::Gone) => break,
                 News::Said(notice) => self.tell(HostNews::Said(notice)),
                 News::Opened(Opening::Store, channel) => {
-                    tokio::spawn(tunnel::connect(self.store, channel));
+                    if let Some(store) = self.store {
+                        tokio::spawn(tunnel::connect(store, channel));
+                    }
                 }
                 News::Opened(Opening::Output { rank, stream }, channel) => {
                     let (rank, receiver) = (Rank::new(rank), channel.receiver);

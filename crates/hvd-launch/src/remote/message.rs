@@ -6,7 +6,9 @@
 //! agent   "back" or "here" on standard output: where the link is
 //!         ---- from here on over the link ----
 //! agent   Hello, with what it knows of its host
+//! driver  Look                       agent   Looked            both for the doctor only
 //! driver  Probe                      agent   Probed, for every address
+//! driver  Load                       agent   Loaded            both for the doctor only
 //! driver  Start
 //! agent   Started, or Failed
 //! agent   channels for output, and for connections of its ranks to the store
@@ -27,7 +29,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{facts::HostFacts, probe::ProbeFailure};
+use super::{
+    facts::{Extra, HostFacts},
+    probe::ProbeFailure,
+};
 use crate::exec::{Outcome, Stream};
 
 /// How the agent's first line begins; its version follows. Whatever a login shell prints comes
@@ -95,8 +100,12 @@ pub(crate) struct RankAssignment {
 /// From the driver to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
+    /// Ask the programs of the host what they know of it.
+    Look,
     /// Try these addresses.
     Probe(Vec<ProbeTarget>),
+    /// Measure how much gets through to this address.
+    Load(ProbeTarget),
     /// Start the ranks, with these variables besides.
     Start { variables: Vec<(String, String)> },
     /// End the ranks.
@@ -128,10 +137,17 @@ pub(crate) enum Notice {
         probe_port: u16,
         facts: Box<HostFacts>,
     },
+    /// What the programs of the host say.
+    Looked { extra: Box<Extra> },
     /// The answer of one address, or why there is none.
     Probed {
         target: ProbeTarget,
         result: Result<Duration, ProbeFailure>,
+    },
+    /// How many bytes per second got through to an address, or why none did.
+    Loaded {
+        target: ProbeTarget,
+        result: Result<f64, ProbeFailure>,
     },
     /// The ranks run; their process numbers.
     Started { pids: Vec<(u32, i32)> },

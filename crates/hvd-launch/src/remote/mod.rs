@@ -6,13 +6,13 @@
 //! agents from then on.
 //!
 //! [`facts`] is what a host says about itself, [`probe`] tries addresses between hosts, `survey.rs`
-//! has all hosts do so, [`findings`] compares the answers, [`doctor`] shows them.
+//! has all hosts do so, [`findings`] compares the answers. `examination.rs` does all of that for
+//! `horovodrun doctor`, and [`doctor`] shows what came of it.
 
 mod agent;
-mod aside;
 mod back;
-#[cfg_attr(not(test), expect(dead_code, reason = "called by the doctor"))]
-mod doctor;
+pub(crate) mod doctor;
+mod examination;
 mod expedition;
 mod facts;
 mod findings;
@@ -32,6 +32,7 @@ mod tunnel;
 
 pub use agent::Calling;
 pub(crate) use agent::{NOBODY, call as call_driver, serve as serve_agent};
+pub(crate) use examination::Examination;
 pub(crate) use expedition::Expedition;
 pub(crate) use fleet::{Fleet, HostNews};
 pub(crate) use message::{Notice, Secret, Urgency};

@@ -42,6 +42,10 @@ const ECHO: usize = 8;
 /// The most that one request may ask a port to swallow.
 const LARGEST: u32 = 64 * 1024 * 1024;
 
+/// The first load of a measured way; each further one is so many times larger.
+const FIRST_LOAD: u32 = 64 * 1024;
+const GROWTH: u32 = 4;
+
 /// The best of so many round trips is the distance.
 const PINGS: u64 = 3;
 
@@ -73,29 +77,30 @@ pub(crate) fn probe(
     Ok(best)
 }
 
-/// How many bytes per second reach the port at `target`, tried with `bytes` bytes.
+/// How many bytes per second reach the port at `target`. Loads grow as long as the next one fits
+/// into `budget` and is no larger than the largest request; the last one counts, because the way
+/// is warmest then. `patience` is for a way that is too slow even for the first.
 pub(crate) fn bandwidth(
     target: SocketAddr,
     key: &JobKey,
-    bytes: u64,
+    budget: Duration,
     patience: Duration,
 ) -> Result<f64, ProbeFailure> {
     let end = deadline::after(patience);
     let call = Call::open(target, key, end)?;
-    let bytes = bytes.max(1);
-    let mut left = bytes;
-    let began = Instant::now();
-    while left > 0 {
-        let now = u32::try_from(left).map_or(LARGEST, |left| left.min(LARGEST));
-        call.load(now)?;
-        left -= u64::from(now);
+    let all_began = Instant::now();
+    let mut length = FIRST_LOAD;
+    loop {
+        let began = Instant::now();
+        call.load(length)?;
+        let rate = f64::from(length) / began.elapsed().as_secs_f64().max(f64::EPSILON);
+        let left = budget.saturating_sub(all_began.elapsed());
+        let next = length.saturating_mul(GROWTH).min(LARGEST);
+        if next == length || f64::from(next) > rate * left.as_secs_f64() {
+            return Ok(rate);
+        }
+        length = next;
     }
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a rate needs no more than 52 bits"
-    )]
-    let bytes = bytes as f64;
-    Ok(bytes / began.elapsed().as_secs_f64().max(f64::EPSILON))
 }
 
 /// An authenticated connection to a port, and the moment by which all is over.

@@ -9,8 +9,8 @@ use std::{
 
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{aside::aside, interfaces::interfaces};
-use crate::{Error, Result};
+use super::interfaces::interfaces;
+use crate::{Error, Result, exec::aside};
 
 /// How long a name server may take.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,14 +7,17 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::process::CommandExt,
     },
-    process::{Child, Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
+    sync::mpsc::{self, Receiver},
     time::{Duration, Instant},
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+    process::{Pid, Signal, kill_process_group},
 };
+
+use crate::exec::{Outcome, Reaper};
 
 /// The most that is read of an answer; nobody asks for more.
 const LONGEST: usize = 256 * 1024;
@@ -22,29 +25,39 @@ const LONGEST: usize = 256 * 1024;
 /// How long a killed process is waited for; one that hangs in a driver may never end.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
+/// Who waits for the children of this process.
+#[derive(Clone)]
+pub(crate) enum Custody {
+    /// A reaper, which must be told of every child.
+    Reaper(Reaper),
+    /// Nobody; whoever starts a child has to.
+    #[cfg(test)]
+    Nobody,
+}
+
 /// What the program writes to stdout, if it ends well within `patience`.
-pub(super) fn output(command: &mut Command, patience: Duration) -> io::Result<String> {
+pub(super) fn output(
+    command: &mut Command,
+    patience: Duration,
+    custody: &Custody,
+) -> io::Result<String> {
     let end = Instant::now() + patience;
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    let mut child = Kept(command.process_group(0).spawn()?);
-    let text = read_to_end(&mut child.0, end)?;
-    if !has_ended(&child.0, end)? {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    let status = child.0.wait()?;
-    if status.success() {
-        Ok(String::from_utf8_lossy(&text).into_owned())
-    } else {
-        Err(io::Error::other(format!("it ended with {status}")))
+    let (mut child, stdout) = Kept::start(command.process_group(0), custody)?;
+    let text = read_to_end(stdout, end)?;
+    match child.ended_by(end) {
+        None => Err(io::ErrorKind::TimedOut.into()),
+        Some(Outcome::Exited(0)) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Some(other) => Err(io::Error::other(format!("it ended with {other:?}"))),
     }
 }
 
-fn read_to_end(child: &mut Child, end: Instant) -> io::Result<Vec<u8>> {
+fn read_to_end(stdout: Option<ChildStdout>, end: Instant) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    let Some(pipe) = child.stdout.as_mut() else {
+    let Some(mut pipe) = stdout else {
         return Ok(text);
     };
     let mut piece = [0; 4096];
@@ -60,13 +73,6 @@ fn read_to_end(child: &mut Child, end: Instant) -> io::Result<Vec<u8>> {
     Err(io::Error::other("it wrote too much"))
 }
 
-fn has_ended(child: &Child, end: Instant) -> io::Result<bool> {
-    let Some(pid) = pid_of(child) else {
-        return Ok(true);
-    };
-    is_ready(pidfd_open(pid, PidfdFlags::empty())?.as_fd(), end)
-}
-
 fn is_ready(descriptor: BorrowedFd<'_>, end: Instant) -> io::Result<bool> {
     let left = end.saturating_duration_since(Instant::now());
     let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
@@ -80,34 +86,82 @@ fn is_ready(descriptor: BorrowedFd<'_>, end: Instant) -> io::Result<bool> {
     }
 }
 
-fn pid_of(child: &Child) -> Option<Pid> {
-    Pid::from_raw(child.id().try_into().ok()?)
+/// A child that is ended, with all it started, when nobody needs it any more.
+struct Kept {
+    pid: Option<Pid>,
+    end: Receiver<Outcome>,
+    has_ended: bool,
 }
 
-/// A child that is ended, with all it started, when nobody needs it any more.
-struct Kept(Child);
+impl Kept {
+    fn start(command: &mut Command, custody: &Custody) -> io::Result<(Self, Option<ChildStdout>)> {
+        let (sender, end) = mpsc::channel();
+        let tell = move |outcome| {
+            let _ = sender.send(outcome);
+        };
+        let mut child = match custody {
+            Custody::Reaper(reaper) => reaper.spawn(command, tell.clone())?,
+            #[cfg(test)]
+            Custody::Nobody => command.spawn()?,
+        };
+        let kept = Self {
+            pid: child.id().try_into().ok().and_then(Pid::from_raw),
+            end,
+            has_ended: false,
+        };
+        let stdout = child.stdout.take();
+        #[cfg(test)]
+        if let Custody::Nobody = custody {
+            tests::wait_for(child, tell);
+        }
+        Ok((kept, stdout))
+    }
+
+    fn ended_by(&mut self, end: Instant) -> Option<Outcome> {
+        let left = end.saturating_duration_since(Instant::now());
+        let outcome = self.end.recv_timeout(left).ok();
+        self.has_ended |= outcome.is_some();
+        outcome
+    }
+}
 
 impl Drop for Kept {
     fn drop(&mut self) {
         // Once it was reaped its number may be another's.
-        if let Ok(Some(_)) = self.0.try_wait() {
+        if self.has_ended || self.end.try_recv().is_ok() {
             return;
         }
-        if let Some(pid) = pid_of(&self.0) {
+        if let Some(pid) = self.pid {
             let _ = kill_process_group(pid, Signal::KILL);
         }
-        if let Ok(true) = has_ended(&self.0, Instant::now() + LAST_WAIT) {
-            let _ = self.0.wait();
-        }
+        let _ = self.end.recv_timeout(LAST_WAIT);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::process::ExitStatusExt, process::Child, thread};
+
+    use rustix::process::{PidfdFlags, pidfd_open};
+
     use super::*;
 
     fn run(script: &str, patience: Duration) -> io::Result<String> {
-        output(Command::new("/bin/sh").args(["-c", script]), patience)
+        let mut command = Command::new("/bin/sh");
+        output(command.args(["-c", script]), patience, &Custody::Nobody)
+    }
+
+    /// Does what a reaper would: the tests of a program share one process, and a reaper would take
+    /// the children of other tests as well.
+    pub(super) fn wait_for(mut child: Child, tell: impl FnOnce(Outcome) + Send + 'static) {
+        let wait = move || {
+            let status = child.wait().unwrap();
+            tell(match status.code() {
+                Some(code) => Outcome::Exited(code),
+                None => Outcome::Killed(status.signal().unwrap()),
+            });
+        };
+        thread::Builder::new().spawn(wait).unwrap();
     }
 
     #[test]
@@ -121,7 +175,8 @@ mod tests {
                 .to_string()
                 .contains("too much")
         );
-        assert!(output(&mut Command::new("/no/such"), long).is_err());
+        let mut missing = Command::new("/no/such");
+        assert!(output(&mut missing, long, &Custody::Nobody).is_err());
     }
 
     #[test]

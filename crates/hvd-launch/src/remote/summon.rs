@@ -45,6 +45,8 @@ pub(super) struct Summoned {
     pub(super) ssh: Option<Ssh>,
     /// When the agent was told what to do.
     pub(super) assigned: Instant,
+    /// From the call to the first word of the agent.
+    pub(super) latency: Duration,
 }
 
 /// A link to an agent.
@@ -56,6 +58,7 @@ pub(super) struct Ssh {
     /// How it ends.
     pub(super) end: oneshot::Receiver<Outcome>,
     has_ended: Arc<AtomicBool>,
+    began: Instant,
     words: Words,
     /// Held open: its end tells the agent that the driver is gone.
     leash: Option<pipe::Sender>,
@@ -139,7 +142,11 @@ impl Summons {
         let arrival = door.expect(self.assignment.host, KnownAs::default());
         let (mut ssh, mut input, output) = self.start_ssh(reaper)?;
         let mut output = BufReader::new(output);
-        let greeted = self.exchange_greetings(&mut input, &mut output).await;
+        let mut heard = Instant::now();
+        let greeted = self
+            .exchange_greetings(&mut input, &mut output, &mut heard)
+            .await;
+        let latency = heard.saturating_duration_since(ssh.began);
         let assigned = Instant::now();
         let link = match greeted {
             Ok(Greeted::Here) => Link::start(output, input),
@@ -161,11 +168,13 @@ impl Summons {
             link,
             ssh: Some(ssh),
             assigned,
+            latency,
         })
     }
 
     /// Waits for an agent that calls by itself, and tells it what to do.
     async fn await_call(&self, door: &Door) -> Result<Summoned, HostTrouble> {
+        let began = Instant::now();
         let known_as = KnownAs {
             name: self.assignment.name.clone(),
             addresses: self.addresses.clone(),
@@ -183,6 +192,7 @@ impl Summons {
             link: Link::start(reader, writer),
             ssh: None,
             assigned: Instant::now(),
+            latency: began.elapsed(),
         })
     }
 
@@ -210,6 +220,7 @@ impl Summons {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         before_exec(&mut command, getpid(), getrlimit(Resource::Nofile));
+        let began = Instant::now();
         let mut child = command.spawn().map_err(|error| self.cannot_start(&error))?;
         let (sender, end) = oneshot::channel();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -238,6 +249,7 @@ impl Summons {
             pid,
             end,
             has_ended,
+            began,
             words,
             leash: None,
         };
@@ -262,11 +274,13 @@ impl Summons {
         )
     }
 
-    /// Waits for the agent's greeting, checks its version and hands over the assignment.
+    /// Waits for the agent's greeting, notes when it was heard, checks its version and hands over
+    /// the assignment.
     async fn exchange_greetings(
         &self,
         input: &mut pipe::Sender,
         output: &mut BufReader<pipe::Receiver>,
+        heard: &mut Instant,
     ) -> Result<Greeted, Trouble> {
         let mut noise = String::new();
         let version = loop {
@@ -279,6 +293,7 @@ impl Summons {
                 noise.push('\n');
             }
         };
+        *heard = Instant::now();
         if version != self.assignment.version {
             return Err(Trouble::Explained(self.other_version(&version)));
         }

@@ -16,14 +16,15 @@ use tokio::{
 
 use super::{
     Fleet,
-    aside::aside,
-    facts::HostFacts,
+    facts::{Extra, HostFacts, Question, thorough},
     fleet::Probed,
     message::ProbeTarget,
-    probe::{ProbeFailure, probe},
+    probe::{ProbeFailure, bandwidth, probe},
+    subprocess::Custody,
 };
 use crate::{
     Result,
+    exec::aside,
     plan::{Candidate, HostAddresses, Probe, Reachability, Rules, choose, targets},
 };
 
@@ -38,6 +39,8 @@ const AT_ONCE: usize = 64;
 
 /// One host of the job, as the survey sees it.
 pub(super) struct Site {
+    /// By which its agent answers probes.
+    pub(super) number: u32,
     pub(super) name: String,
     pub(super) facts: HostFacts,
     pub(super) probe_port: u16,
@@ -74,14 +77,64 @@ pub(super) fn probe_all(
     }
 }
 
-/// Has all sites try each other; a site's position is its number.
+/// How long one way is measured, and how long it may take if it is slower than anybody would want.
+const LOAD: Duration = Duration::from_secs(1);
+const LOAD_PATIENCE: Duration = Duration::from_secs(5);
+
+/// By then a host has told how much gets through, or will not.
+pub(super) const LOADED: Duration = Duration::from_secs(6);
+
+/// Measures how much gets through to an address, and tells. Returns at once.
+pub(super) fn load(
+    target: ProbeTarget,
+    key: &JobKey,
+    tell: impl FnOnce(Result<f64, ProbeFailure>) + Send + 'static,
+) {
+    let key = key.clone();
+    aside("hvd-load", move || {
+        tell(bandwidth(target.address, &key, LOAD, LOAD_PATIENCE));
+    });
+}
+
+/// By then a host's programs have told what they know, or will not.
+pub(super) const LOOKED: Duration = Duration::from_secs(8);
+
+/// Asks the programs of this host, and tells. Returns at once.
+pub(super) fn look(
+    question: Question,
+    custody: Custody,
+    tell: impl FnOnce(Extra) + Send + 'static,
+) {
+    aside("hvd-look", move || tell(thorough(&question, &custody)));
+}
+
+/// What a survey has found.
+pub(super) struct Surveyed {
+    pub(super) found: Reachability,
+    answers: Answers,
+}
+
+impl Surveyed {
+    /// Why the best address of `to` is of no use to `from`; no address if there was none to try.
+    pub(super) fn failure(&self, from: usize, to: usize) -> (Option<IpAddr>, ProbeFailure) {
+        let Some(&address) = self.answers.wanted[to].first() else {
+            let nothing = ProbeFailure::Other("it has no address to try".to_owned());
+            return (None, nothing);
+        };
+        let heard = self.answers.heard.get(&(from, to, address));
+        let failure = heard.and_then(|result| result.clone().err());
+        (Some(address), failure.unwrap_or(ProbeFailure::TimedOut))
+    }
+}
+
+/// Has all sites try each other.
 pub(super) async fn survey(
     sites: &[Site],
     fleet: &mut Fleet,
     key: &JobKey,
     rules: &Rules,
     thoroughness: Thoroughness,
-) -> Result<Reachability> {
+) -> Result<Surveyed> {
     let hosts: Vec<HostAddresses> = sites.iter().map(addresses).collect();
     let mut answers = Answers::new(sites, &hosts, rules);
     let (sender, mut own) = mpsc::unbounded_channel();
@@ -101,11 +154,13 @@ pub(super) async fn survey(
         let answer = tokio::select! {
             Some(answer) = own.recv() => answer,
             probed = timeout_at(end, fleet.next_probed()) => match probed {
-                Ok(probed) => {
-                    let Probed { host, target, result } = probed?;
+                Ok(Ok(Probed { host, target, result })) => {
                     let from = sites.iter().position(|site| site.agent == Some(host));
                     (from.unwrap_or(usize::MAX), target, result)
                 }
+                // Whoever wants to hear of all hosts hears of that one, too.
+                Ok(Err(_)) if thoroughness == Thoroughness::All => continue,
+                Ok(Err(error)) => return Err(error),
                 Err(_) => break,
             },
         };
@@ -115,7 +170,10 @@ pub(super) async fn survey(
             end = end.min(Instant::now() + GRACE);
         }
     }
-    Ok(choose(&hosts, &answers.probes(), rules))
+    Ok(Surveyed {
+        found: choose(&hosts, &answers.probes(), rules),
+        answers,
+    })
 }
 
 fn addresses(site: &Site) -> HostAddresses {
@@ -136,6 +194,8 @@ type Answer = (usize, ProbeTarget, Result<Duration, ProbeFailure>);
 
 /// What was asked and what was answered.
 struct Answers {
+    /// The numbers of the sites.
+    numbers: Vec<u32>,
     /// Per host its addresses, best first.
     wanted: Vec<Vec<IpAddr>>,
     heard: HashMap<(usize, usize, IpAddr), Result<Duration, ProbeFailure>>,
@@ -146,6 +206,7 @@ impl Answers {
         let of =
             |host: &HostAddresses| targets(host, rules).iter().map(|one| one.address).collect();
         Self {
+            numbers: sites.iter().map(|site| site.number).collect(),
             wanted: hosts.iter().map(of).collect(),
             heard: HashMap::with_capacity(sites.len() * sites.len()),
         }
@@ -157,8 +218,7 @@ impl Answers {
             if to == from {
                 continue;
             }
-            let host = u32::try_from(to).unwrap_or(u32::MAX);
-            let port = sites[to].probe_port;
+            let (host, port) = (sites[to].number, sites[to].probe_port);
             // The last is taken first.
             all.extend(addresses.iter().rev().map(|&address| ProbeTarget {
                 host,
@@ -169,8 +229,10 @@ impl Answers {
     }
 
     fn note(&mut self, (from, target, result): Answer) {
-        let to = target.host as usize;
-        self.heard.insert((from, to, target.address.ip()), result);
+        let mut numbers = self.numbers.iter();
+        if let Some(to) = numbers.position(|&number| number == target.host) {
+            self.heard.insert((from, to, target.address.ip()), result);
+        }
     }
 
     fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {

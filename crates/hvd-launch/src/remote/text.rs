@@ -1,6 +1,8 @@
 //! Quantities and lines as people read them. Text that came from another host is made harmless
 //! here before it reaches a terminal.
 
+use crate::plan::words;
+
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /// A number of bytes with three digits or so: `64 MiB`, `1.5 GiB`.
@@ -74,15 +76,16 @@ pub(super) fn harmless(text: &str) -> String {
 }
 
 /// The words of a text in lines of at most `width` letters; longer words get a line of their own.
+/// What stands in backticks is one word, so that a command can be copied.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in words(text) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines
@@ -121,6 +124,7 @@ mod tests {
     fn lines_end_between_words() {
         assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
         assert_eq!(wrap("unbreakable a", 4), ["unbreakable", "a"]);
+        assert_eq!(wrap("say `a b c` now", 9), ["say", "`a b c`", "now"]);
         assert!(wrap("  ", 4).is_empty());
     }
 }

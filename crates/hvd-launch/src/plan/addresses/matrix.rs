@@ -295,7 +295,7 @@ pub(super) fn wrap(text: &str, indent: usize) -> String {
 }
 
 /// Words between blanks; what stands in backticks is one word.
-fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut is_open = false;
     for part in text.split_whitespace() {

@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, fmt::Write as _};
 
 use super::{PairReport, Pen, RED, WIDTH, counted};
-use crate::remote::{table::Table, text};
+use crate::remote::{probe::ProbeFailure, table::Table, text};
 
 /// As many pairs as eight hosts have, and some more, are shown one by one.
 const SHOWN: usize = 72;
@@ -31,7 +31,18 @@ pub(super) fn section(pairs: &[PairReport], pen: Pen) -> Vec<String> {
     if chosen.len() < pairs.len() {
         lines.push(summary(pairs, chosen.len()));
     }
+    lines.extend(unmeasured(pairs));
     lines
+}
+
+/// Says so if the bandwidth of some pairs only was measured, as it is with many hosts.
+fn unmeasured(pairs: &[PairReport]) -> Option<String> {
+    let working = pairs.iter().filter(|pair| pair.failure.is_none());
+    let all = working.clone().count();
+    let measured = working.filter(|pair| pair.bytes_per_second.is_some());
+    let measured = measured.count();
+    (measured < all)
+        .then(|| format!("bandwidth was measured for {measured} of the {all} pairs that work"))
 }
 
 /// All pairs, or those that fail and the slowest of the others.
@@ -67,12 +78,15 @@ fn cells(pair: &PairReport) -> Vec<String> {
             .map_or_else(String::new, text::seconds),
     );
     cells.push(pair.bytes_per_second.map_or_else(String::new, text::rate));
-    cells.push(
-        pair.failure
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string),
-    );
+    cells.push(pair.failure.as_ref().map_or_else(String::new, short));
     cells
+}
+
+/// Without its guess about the reason: the table of all pairs allows a better one.
+fn short(failure: &ProbeFailure) -> String {
+    let text = failure.to_string();
+    let what = text.split(';').next().unwrap_or_default();
+    what.to_owned()
 }
 
 fn summary(pairs: &[PairReport], shown: usize) -> String {

@@ -62,6 +62,7 @@ fn cluster(size: usize) -> Report {
         version: "0.29.0".into(),
         hosts: names.iter().map(|name| host(name)).collect(),
         pairs,
+        causes: Vec::new(),
         findings: Vec::new(),
     }
 }
@@ -137,6 +138,23 @@ fn trouble_is_shown_with_its_remedy() {
     );
     let verdict = "\nnot ready: 1 host not reached, 1 pair cut off, 1 fatal finding, 1 note\n";
     assert!(text.ends_with(verdict), "{text}");
+}
+
+#[test]
+fn cut_pairs_have_a_cause_and_unmeasured_ones_are_counted() {
+    let mut report = cluster(3);
+    report.pairs[0].failure = Some(ProbeFailure::TimedOut);
+    report.pairs[1].bytes_per_second = None;
+    report.causes = vec![format!("a firewall: `ufw allow {}`", "1:2/tcp ".repeat(9))];
+    let text = plain(&report);
+    assert!(text.contains("no answer in time\n"), "{text}");
+    let causes = text.split("likely cause:\n").nth(1).unwrap();
+    assert!(
+        causes.starts_with("  a firewall: `ufw allow 1:2/tcp"),
+        "{text}"
+    );
+    let counted = "\nbandwidth was measured for 4 of the 5 pairs that work\n";
+    assert!(text.contains(counted), "{text}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Directory, Program, Question, files};
-use crate::remote::subprocess;
+use crate::remote::subprocess::{self, Custody};
 
 /// How long each program may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -67,12 +67,13 @@ struct PythonAnswer {
 }
 
 /// Asks the programs of this host; takes as long as the slowest, at most some five seconds.
-pub(crate) fn thorough(question: &Question) -> Extra {
+pub(crate) fn thorough(question: &Question, custody: &Custody) -> Extra {
+    let programs = Programs { question, custody };
     let (python, gpus, mpi) = thread::scope(|scope| {
         let ask = |name: &str| thread::Builder::new().name(format!("hvd-look-{name}"));
-        let gpus = ask("gpus").spawn_scoped(scope, || gpus(question));
-        let mpi = ask("mpi").spawn_scoped(scope, || mpi(question));
-        let python = python(question);
+        let gpus = ask("gpus").spawn_scoped(scope, || programs.gpus());
+        let mpi = ask("mpi").spawn_scoped(scope, || programs.mpi());
+        let python = programs.python();
         (python, joined(gpus.ok()), joined(mpi.ok()))
     });
     let (interpreter, packages) = python.map_or_else(Default::default, |answer| {
@@ -96,22 +97,65 @@ fn joined<T: Default>(thread: Option<ScopedJoinHandle<'_, T>>) -> T {
     answer.unwrap_or_default()
 }
 
-fn python(question: &Question) -> Option<PythonAnswer> {
-    let own = question.command.first().map(String::as_str);
-    let own = own.filter(|program| files::is_python(program));
-    let mut candidates = own.into_iter().chain(["python3", "python"]);
-    candidates.find_map(|program| {
-        let text = ask(question, program, &["-c", PYTHON])?;
-        // The start of an interpreter may print something of its own.
-        let mut lines = text.lines().rev();
-        lines.find_map(|line| serde_json::from_str(line).ok())
-    })
+/// The programs that ranks would find.
+#[derive(Clone, Copy)]
+struct Programs<'a> {
+    question: &'a Question,
+    custody: &'a Custody,
 }
 
-fn gpus(question: &Question) -> Vec<String> {
-    match ask(question, "nvidia-smi", &["-L"]) {
-        Some(text) => text.lines().filter_map(gpu_name).collect(),
-        None => gpus_below(Path::new("/proc/driver/nvidia/gpus")),
+impl Programs<'_> {
+    fn python(self) -> Option<PythonAnswer> {
+        let own = self.question.command.first().map(String::as_str);
+        let own = own.filter(|program| files::is_python(program));
+        let mut candidates = own.into_iter().chain(["python3", "python"]);
+        candidates.find_map(|program| {
+            let text = self.ask(program, &["-c", PYTHON])?;
+            // The start of an interpreter may print something of its own.
+            let mut lines = text.lines().rev();
+            lines.find_map(|line| serde_json::from_str(line).ok())
+        })
+    }
+
+    fn gpus(self) -> Vec<String> {
+        match self.ask("nvidia-smi", &["-L"]) {
+            Some(text) => text.lines().filter_map(gpu_name).collect(),
+            None => gpus_below(Path::new("/proc/driver/nvidia/gpus")),
+        }
+    }
+
+    fn mpi(self) -> Option<String> {
+        let text = self.ask("mpirun", &["--version"])?;
+        let mut lines = text.lines().map(str::trim);
+        lines.find(|line| !line.is_empty()).map(str::to_owned)
+    }
+
+    /// What a program of the ranks' `PATH` prints, run as the ranks would be.
+    fn ask(self, program: &str, arguments: &[&str]) -> Option<String> {
+        let question = self.question;
+        let lookup = Question {
+            command: vec![program.to_owned()],
+            ..question.clone()
+        };
+        let Some(Program::Found { path }) = files::program(&lookup) else {
+            return None;
+        };
+        let environment = question.environment.iter();
+        let mut command = Command::new(path);
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(environment.map(|(name, value)| (name, value)));
+        if files::directory(&question.directory) == Directory::Present {
+            command.current_dir(&question.directory);
+        }
+        match subprocess::output(&mut command, PATIENCE, self.custody) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                tracing::debug!(program, %error, "a program did not tell about this host");
+                None
+            }
+        }
     }
 }
 
@@ -131,40 +175,6 @@ fn gpus_below(directory: &Path) -> Vec<String> {
         lines.find_map(|line| Some(line.strip_prefix("Model:")?.trim().to_owned()))
     });
     models.collect()
-}
-
-fn mpi(question: &Question) -> Option<String> {
-    let text = ask(question, "mpirun", &["--version"])?;
-    let mut lines = text.lines().map(str::trim);
-    lines.find(|line| !line.is_empty()).map(str::to_owned)
-}
-
-/// What a program of the ranks' `PATH` prints, run as the ranks would be.
-fn ask(question: &Question, program: &str, arguments: &[&str]) -> Option<String> {
-    let lookup = Question {
-        command: vec![program.to_owned()],
-        ..question.clone()
-    };
-    let Some(Program::Found { path }) = files::program(&lookup) else {
-        return None;
-    };
-    let mut command = Command::new(path);
-    command.args(arguments).env_clear().envs(
-        question
-            .environment
-            .iter()
-            .map(|(name, value)| (name, value)),
-    );
-    if files::directory(&question.directory) == Directory::Present {
-        command.current_dir(&question.directory);
-    }
-    match subprocess::output(&mut command, PATIENCE) {
-        Ok(text) => Some(text),
-        Err(error) => {
-            tracing::debug!(program, %error, "a program did not tell about this host");
-            None
-        }
-    }
 }
 
 #[cfg(test)]
@@ -203,7 +213,7 @@ mod tests {
             ("nvidia-smi", smi),
             ("mpirun", mpi),
         ]);
-        let extra = thorough(&question);
+        let extra = thorough(&question, &Custody::Nobody);
         let interpreter = extra.interpreter.unwrap();
         assert_eq!(
             (&*interpreter.path, &*interpreter.version),
@@ -217,7 +227,7 @@ mod tests {
     #[test]
     fn a_host_without_programs_has_nothing_extra() {
         let (_home, question) = host(&[("python", "echo broken"), ("mpirun", "exit 1")]);
-        let extra = thorough(&question);
+        let extra = thorough(&question, &Custody::Nobody);
         assert_eq!((extra.interpreter, extra.mpi), (None, None));
         assert!(extra.packages.is_empty());
     }
@@ -243,6 +253,9 @@ mod tests {
         let has_python = ["/usr/local/bin/python3", "/usr/bin/python3"]
             .iter()
             .any(|path| Path::new(path).exists());
-        assert_eq!(thorough(&question).interpreter.is_some(), has_python);
+        assert_eq!(
+            thorough(&question, &Custody::Nobody).interpreter.is_some(),
+            has_python
+        );
     }
 }

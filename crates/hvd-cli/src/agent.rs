@@ -53,7 +53,7 @@ pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsS
             };
             hvd_launch::serve_drivers(&calling, args.once)
         }
-        Err(problem) => complain(&problem),
+        Err(problem) => complain("horovodrun agent", &problem),
     }
 }
 

@@ -13,9 +13,13 @@ const SPELLINGS: [(&str, &str); 4] = [
     ("-prefix-timestamp", "--prefix-output-with-timestamp"),
 ];
 
-/// The arguments, program's name first, in a form clap understands.
+/// The arguments of `horovodrun`, program's name first, in a form clap understands.
 pub(crate) fn spell_out(argv: &[String]) -> Vec<String> {
-    let options = Args::command();
+    spell_out_for(&Args::command(), argv)
+}
+
+/// The same for a command of other options.
+pub(crate) fn spell_out_for(options: &Command, argv: &[String]) -> Vec<String> {
     let mut words = argv.iter();
     let mut spelled: Vec<String> = words.next().cloned().into_iter().collect();
     while let Some(word) = words.next() {
@@ -24,7 +28,7 @@ pub(crate) fn spell_out(argv: &[String]) -> Vec<String> {
             break;
         }
         let long = spell(word);
-        let has_value = takes_next_word(&options, &long);
+        let has_value = takes_next_word(options, &long);
         spelled.push(long);
         if has_value {
             spelled.extend(words.next().cloned());

@@ -15,7 +15,7 @@ const ELASTIC: [&str; 9] = [
     "--slots-per-host",
 ];
 
-const MPI: [&str; 4] = ["--binding-args", "--jsrun", "--mpi", "--mpi-args"];
+const MPI: [&str; 2] = ["--binding-args", "--mpi-args"];
 
 /// What to say instead of "unexpected argument", if the option is one of those to come.
 pub(crate) fn explain(error: &Error) -> Option<String> {

@@ -9,6 +9,7 @@ mod argv;
 mod check_build;
 mod config_file;
 mod debug;
+mod doctor;
 mod later;
 mod logging;
 mod settings;
@@ -67,6 +68,7 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
         match first.as_str() {
             agent::WORD => return agent::run(program, words, &environment),
             debug::WORD => return debug::run(program, words, &environment),
+            doctor::WORD => return doctor::run(words, environment, python.interpreter),
             _ => {}
         }
     }
@@ -96,7 +98,7 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
             }
             hvd_launch::launch(&job)
         }
-        Err(error) => complain(&format!("{error:#}")),
+        Err(error) => complain("horovodrun", &format!("{error:#}")),
     }
 }
 
@@ -104,22 +106,22 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
 fn describe(job: &hvd_launch::JobSpec) -> i32 {
     match hvd_launch::describe(job) {
         Ok(text) => show(&text),
-        Err(error) => complain(&error.to_string()),
+        Err(error) => complain("horovodrun", &error.to_string()),
     }
 }
 
 /// Help, which clap takes for an error too, or a mistake in the shape of the options.
 fn refuse(error: &clap::Error) -> i32 {
     if let Some(text) = later::explain(error) {
-        return complain(&text);
+        return complain("horovodrun", &text);
     }
     // Colours only on a terminal, help to stdout, errors to stderr: clap knows.
     let _ = error.print();
     error.exit_code()
 }
 
-fn complain(problem: &str) -> i32 {
-    let text = format!("horovodrun: {problem}\nTry `horovodrun --help`.\n");
+fn complain(command: &str, problem: &str) -> i32 {
+    let text = format!("horovodrun: {problem}\nTry `{command} --help`.\n");
     let _ = io::stderr().write_all(text.as_bytes());
     settings::USAGE
 }

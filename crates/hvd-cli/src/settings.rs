@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{ffi::OsString, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use hvd_config::{Environment, WorkerConfig, is_set_by_launcher, name};
@@ -16,7 +16,7 @@ use hvd_launch::{
 
 use crate::{
     agent,
-    args::{Args, Exports},
+    args::{Args, Exports, HostArgs},
     config_file::ConfigFile,
     later,
 };
@@ -59,24 +59,18 @@ impl Settings {
         for (typed, option) in [(args.mpi, "--mpi"), (args.jsrun, "--jsrun")] {
             ensure!(!typed, later::refusal(option));
         }
-        let hosts = hosts(&args)?;
-        check_advertised(&args, &hosts)?;
+        let hosts = hosts(&args.hosts)?;
+        check_advertised(&args.hosts, &hosts)?;
         ensure!(
             !args.command.is_empty(),
             "there is no command to run; put it last, e.g. `horovodrun -np 2 python train.py`"
         );
-        let ranks = args
-            .num_proc
-            .unwrap_or_else(|| hosts.iter().map(|host| host.slots).sum());
-        ensure!(
-            ranks > 0,
-            "the hosts have no slots; write e.g. `-H localhost:4`"
-        );
+        let ranks = ranks(&args.hosts, &hosts)?;
         let exports = exports(&args)?;
         check_workers(&texts, &exports)?;
         let log_level = log_level(&args, &exports, &environment);
         let warnings = warnings(&args, &exports);
-        let start_timeout = start_timeout(&args, &environment)?;
+        let start_timeout = start_timeout(&args.hosts, &environment)?;
         let job = JobSpec {
             placements: allocate(&hosts, ranks)?,
             hosts,
@@ -85,9 +79,9 @@ impl Settings {
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
             start_timeout,
-            remote: remote(&args, &environment, interpreter, start_timeout)?,
-            directory: std::env::current_dir().context("the working directory is gone")?,
-            verbosity: verbosity(&args),
+            remote: remote(&args.hosts, &environment, interpreter, start_timeout)?,
+            directory: directory()?,
+            verbosity: verbosity(&args.hosts),
             output: output(&args),
             function: FunctionMode {
                 input: args.function_stdin,
@@ -104,8 +98,33 @@ impl Settings {
     }
 }
 
+/// As many as were asked for, or as many as the hosts have slots.
+pub(crate) fn ranks(args: &HostArgs, hosts: &[Host]) -> Result<u32> {
+    let slots = || hosts.iter().map(|host| host.slots).sum();
+    let ranks = args.num_proc.unwrap_or_else(slots);
+    ensure!(
+        ranks > 0,
+        "the hosts have no slots; write e.g. `-H localhost:4`"
+    );
+    Ok(ranks)
+}
+
+/// Where the command runs, on every host.
+pub(crate) fn directory() -> Result<PathBuf> {
+    std::env::current_dir().context("the working directory is gone")
+}
+
+/// How much the launcher says.
+pub(crate) fn verbosity(args: &HostArgs) -> Verbosity {
+    if args.verbose {
+        Verbosity::Verbose
+    } else {
+        Verbosity::Quiet
+    }
+}
+
 /// The hosts as given, or this machine with as many slots as processes.
-fn hosts(args: &Args) -> Result<Vec<Host>> {
+pub(crate) fn hosts(args: &HostArgs) -> Result<Vec<Host>> {
     if let Some(file) = &args.hostfile {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read the host file `{}`", file.display()))?;
@@ -125,7 +144,7 @@ fn hosts(args: &Args) -> Result<Vec<Host>> {
 }
 
 /// Addresses can only be advertised for hosts of the job.
-fn check_advertised(args: &Args, hosts: &[Host]) -> Result<()> {
+pub(crate) fn check_advertised(args: &HostArgs, hosts: &[Host]) -> Result<()> {
     for (name, _) in &args.advertise {
         let names: Vec<&str> = hosts.iter().map(Host::hostname).collect();
         ensure!(
@@ -135,14 +154,6 @@ fn check_advertised(args: &Args, hosts: &[Host]) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn verbosity(args: &Args) -> Verbosity {
-    if args.verbose {
-        Verbosity::Verbose
-    } else {
-        Verbosity::Quiet
-    }
 }
 
 fn output(args: &Args) -> OutputOptions {
@@ -157,8 +168,8 @@ fn output(args: &Args) -> OutputOptions {
 }
 
 /// How other hosts are reached.
-fn remote(
-    args: &Args,
+pub(crate) fn remote(
+    args: &HostArgs,
     environment: &Environment,
     interpreter: &str,
     start_timeout: Duration,
@@ -238,7 +249,7 @@ fn warnings(args: &Args, exports: &Exports) -> Vec<String> {
 }
 
 /// The option, else the environment, else the default; 0 counts as not given.
-fn start_timeout(args: &Args, environment: &Environment) -> Result<Duration> {
+pub(crate) fn start_timeout(args: &HostArgs, environment: &Environment) -> Result<Duration> {
     let given = args.start_timeout.filter(|&seconds| seconds > 0);
     let seconds = match given {
         Some(seconds) => seconds,
@@ -254,7 +265,11 @@ fn log_level(args: &Args, exports: &Exports, environment: &Environment) -> Strin
         .iter()
         .find(|(variable, _)| *variable == name::LOG_LEVEL);
     let exported = exported.map(|(_, level)| level.as_str());
-    let fallback = if args.verbose { "INFO" } else { "WARNING" };
+    let fallback = if args.hosts.verbose {
+        "INFO"
+    } else {
+        "WARNING"
+    };
     exported
         .or_else(|| environment.text(name::LOG_LEVEL))
         .unwrap_or(fallback)

@@ -223,13 +223,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_stays_in_its_line() {
-        assert_eq!(progress(""), "\r\u{1b}[K\r");
-        assert_eq!(progress("a\nb"), "\r\u{1b}[Khorovodrun: ab\r");
-        assert!(progress(&"long ".repeat(50)).chars().count() < 79 + 6);
-    }
-
-    #[test]
     fn the_report_names_rank_host_end_and_last_words() {
         let placement = Placement::alone();
         let tail = ["Traceback:".to_owned(), "ValueError: x".to_owned()];

@@ -52,7 +52,35 @@ fn mistakes_are_named_with_what_would_be_right() {
     }
     assert!(refusal("-np 2 --cycle-time-ms -1 x").contains("0 or more"));
     assert!(refusal("-np 2 --bogus x").contains("--bogus"));
-    assert!(refusal("-np 1 -H elsewhere.example:1 x").contains("not possible yet"));
+    assert!(refusal("-np 1 --advertise b=10.0.0.1 x").contains("names host `b`"));
+    assert!(refusal("-np 1 --port-range 5-4 x").contains("not a range of ports"));
+    assert!(refusal("-np 1 --agents 4711 x").contains("HOROVOD_AGENT_TOKEN is not set"));
+    assert!(refusal("-np 1 --agents 4711 -p 22 x").contains("cannot be used with"));
+}
+
+#[test]
+fn options_about_other_hosts_reach_the_launcher() {
+    let line = "-H a:1,bob@b:1 -p 12345 -i key --ssh-strict --network-interfaces eth0,ib0 \
+                --advertise a=10.0.0.1,b=[fd00::2] --port-range 5-9 x";
+    let job = resolve(line, &[]).unwrap().job;
+    assert_eq!(job.hosts[1].name, "bob@b");
+    assert_eq!(job.placements[1].hostname, "b");
+    let remote = job.remote;
+    assert_eq!(
+        (remote.ssh.port, remote.port_range),
+        (Some(12345), Some((5, 9)))
+    );
+    assert_eq!(remote.ssh.host_keys, HostKeys::Strict);
+    assert_eq!(remote.interfaces, ["eth0", "ib0"]);
+    assert_eq!(
+        remote.advertised[1],
+        ("b".to_owned(), "fd00::2".parse().unwrap())
+    );
+    let unchecked = resolve("-np 1 --no-host-key-check x", &[])
+        .unwrap()
+        .job
+        .remote;
+    assert_eq!(unchecked.ssh.host_keys, HostKeys::Unchecked);
 }
 
 #[test]
@@ -126,7 +154,7 @@ fn other_controllers_are_to_come() {
     for option in ["--mpi", "--jsrun"] {
         let text = refusal(&format!("-np 1 {option} x"));
         assert!(
-            text.starts_with(&format!("`{option}` is an option")),
+            text.starts_with(&format!("`{option}` comes with the MPI launchers")),
             "{text}"
         );
     }

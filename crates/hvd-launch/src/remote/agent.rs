@@ -206,7 +206,7 @@ async fn look_around(assignment: &Assignment) -> Result<HostFacts> {
     let question = question(assignment);
     let (sender, facts) = oneshot::channel();
     aside("hvd-facts", move || {
-        drop(sender.send(facts::gather(&question)))
+        let _ = sender.send(facts::gather(&question));
     });
     let facts = timeout(FACTS, facts).await;
     facts.ok().and_then(Result::ok).ok_or_else(|| {

@@ -39,7 +39,7 @@ pub(super) fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendez
     let hosts = waiting
         .iter()
         .map(|(host, (known_as, _))| (*host, known_as));
-    let Some(host) = recognise(&introduction, from.ip().to_canonical(), hosts) else {
+    let Some(host) = recognise(&introduction, from.ip().to_canonical(), &hosts) else {
         let name = introduction.name;
         return Err(HandshakeError::Refused(format!(
             "an agent called `{name}` is not expected"
@@ -57,7 +57,7 @@ pub(super) fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendez
 fn recognise<'a>(
     introduction: &Introduction,
     from: IpAddr,
-    hosts: impl Iterator<Item = (u32, &'a KnownAs)> + Clone,
+    hosts: &(impl Iterator<Item = (u32, &'a KnownAs)> + Clone),
 ) -> Option<u32> {
     if introduction.version != env!("CARGO_PKG_VERSION") {
         let theirs = &introduction.version;
@@ -146,7 +146,7 @@ mod tests {
             name: name.to_owned(),
         };
         let from = from.parse().unwrap();
-        recognise(&introduction, from, (0..).zip(&hosts))
+        recognise(&introduction, from, &(0..).zip(&hosts))
     }
 
     #[test]

@@ -196,7 +196,10 @@ pub(crate) fn remote(
             port: args.ssh_port,
             identity: args.ssh_identity_file.clone(),
             host_keys,
-            connect_timeout: start_timeout.min(SSH_TIMEOUT),
+            // Before the budget is spent, so that it can say why.
+            connect_timeout: start_timeout
+                .saturating_sub(Duration::from_secs(1))
+                .min(SSH_TIMEOUT),
         },
         interpreter: interpreter.to_owned(),
         rsh_agent: environment

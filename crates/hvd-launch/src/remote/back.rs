@@ -1,6 +1,7 @@
 //! The connection from an agent back to the driver. Both prove the job key to each other before
-//! anything else is said; then the agent tells which host it is. Agents that were started beforehand
-//! and call by themselves are in `calls.rs`.
+//! anything else is said; then the agent tells which host it is, and the driver that it takes this
+//! connection. An agent comes by all ways at once, and both must settle on the same one.
+//! Agents that were started beforehand and call by themselves are in `calls.rs`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,6 +30,9 @@ pub(super) use calls::introduce;
 
 /// How long an agent tries; beyond it the link goes through `ssh`, which is never wrong.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Said by the driver on the connection that it takes.
+const TAKEN: u8 = 1;
 
 type Waiting = Arc<Mutex<HashMap<u32, (KnownAs, oneshot::Sender<TcpStream>)>>>;
 
@@ -122,8 +126,12 @@ fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Resul
         .map_err(HandshakeError::io(doing))?;
     let host = u32::from_le_bytes(host);
     let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    // An agent may arrive by several ways; the first one counts.
+    // The first one counts; the others see theirs closed.
     if let Some((_, expected)) = waiting.remove(&host) {
+        drop(waiting);
+        stream
+            .write_all(&[TAKEN])
+            .map_err(HandshakeError::io(doing))?;
         let kept = guest.keep();
         let stream = kept.try_clone().map_err(HandshakeError::io(doing))?;
         let _ = expected.send(stream);
@@ -131,7 +139,7 @@ fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Resul
     Ok(())
 }
 
-/// Tries all addresses of the driver at once; the first connection counts.
+/// Tries all addresses of the driver at once; the connection that it takes counts.
 pub(super) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<TcpStream> {
     let (sender, mut connected) = mpsc::unbounded_channel();
     let host = assignment.host;
@@ -168,9 +176,56 @@ fn knock(address: SocketAddr, key: &JobKey, host: u32) -> hvd_rendezvous::Result
     timed
         .write_all(&host.to_le_bytes())
         .map_err(HandshakeError::io(doing))?;
+    let mut answer = [0];
+    timed
+        .read_exact(&mut answer)
+        .map_err(HandshakeError::io(doing))?;
+    if answer != [TAKEN] {
+        return Err(HandshakeError::Refused("the driver answers oddly".into()));
+    }
     stream
         .set_read_timeout(None)
         .and_then(|()| stream.set_write_timeout(None))
         .map_err(HandshakeError::io(doing))?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn assignment(host: u32, key: &JobKey, port: u16) -> Assignment {
+        let loopback = |last| IpAddr::from([127, 0, 0, last]);
+        Assignment {
+            version: String::new(),
+            host,
+            name: "b".to_owned(),
+            secret: crate::remote::Secret::Key(key.to_hex()),
+            driver: (1..9).map(loopback).collect(),
+            driver_port: port,
+            command: Vec::new(),
+            directory: PathBuf::new(),
+            environment: Vec::new(),
+            port_range: None,
+            ranks: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn both_sides_settle_on_the_same_of_many_connections() {
+        let key = JobKey::generate().unwrap();
+        let door = Door::open(&key).unwrap();
+        for host in 0..20_u32 {
+            let arrival = door.expect(host, KnownAs::default());
+            let assignment = assignment(host, &key, door.port());
+            let mut agent = reach(&assignment, &key).await.unwrap();
+            let mut driver = arrival.await.unwrap();
+            agent.write_all(&host.to_le_bytes()).unwrap();
+            let mut heard = [0; 4];
+            driver.read_exact(&mut heard).unwrap();
+            assert_eq!(u32::from_le_bytes(heard), host);
+        }
+    }
 }

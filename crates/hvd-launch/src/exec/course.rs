@@ -25,6 +25,10 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 /// When SIGKILL follows, counted from the first cause.
 pub(super) const KILL_AFTER: Duration = Duration::from_secs(4);
 
+/// The same where a host was lost: that it is gone may have taken half of the ten seconds in which a
+/// job has to be over.
+const KILL_AFTER_LOSS: Duration = Duration::from_secs(2);
+
 /// When processes that do not even end by SIGKILL are left to the system.
 pub(super) const GIVE_UP_AFTER: Duration = Duration::from_millis(4900);
 
@@ -243,6 +247,7 @@ impl Course {
         let patience = match self.phase {
             Phase::Running => return None,
             Phase::Grace => GRACE,
+            Phase::Terminating if self.lost_host.is_some() => KILL_AFTER_LOSS,
             Phase::Terminating => KILL_AFTER,
             Phase::Killing => GIVE_UP_AFTER,
         };
@@ -333,6 +338,8 @@ mod tests {
         assert_eq!((course.cause(), course.running()), (Cause::HostLost, 1));
         assert_eq!(course.lost_host(), Some(("b", "its agent was killed")));
         assert_eq!(course.deadline(), Some(at(start, 500)));
+        assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
+        assert_eq!(course.deadline(), Some(start + KILL_AFTER_LOSS));
         let mut course = Course::new(2);
         course.worker_ended(ZERO, Outcome::Killed(9), start);
         course.host_lost("b", "silent", 1, at(start, 10));

@@ -88,6 +88,24 @@ pub(crate) fn ending_after_loss(host: &str, why: &str) -> String {
     format!("host {host} was lost: {why}; ending the other ranks")
 }
 
+/// Why a host is lost whose agent was told to end.
+pub(crate) fn agent_ended(signal: i32) -> String {
+    format!(
+        "its agent was ended by signal {signal} ({}), by somebody or with its ssh session",
+        signal_name(signal)
+    )
+}
+
+/// Why a host is lost whose agent was left alone.
+pub(crate) fn agent_unkept() -> String {
+    "its agent ended because its parent process was killed".to_owned()
+}
+
+/// What is not right about a host.
+pub(crate) fn found_on(host: &str, what: &str) -> String {
+    format!("host `{host}`: {what}")
+}
+
 /// Something that is not right, but does not hinder the job.
 pub(crate) fn finding(what: &str, remedy: &str) -> String {
     format!("{what}; {remedy}")

@@ -7,14 +7,21 @@
 //!   killed [`LAST_CHANCE`] later.
 //! - `AGENT-3` it ends when no process of the job is left on its host.
 
-use std::{collections::HashSet, ffi::OsString, io, path::Path, time::Duration};
+use std::{
+    collections::HashSet,
+    ffi::OsString,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
 
 use hvd_rendezvous::JobKey;
 use hvd_types::Rank;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, getppid};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
@@ -38,6 +45,7 @@ use crate::{
         has_children,
     },
     link::{ChannelSender, Link, News},
+    messages,
     plan::{Meeting, Reach, meeting_variables, passed_on},
 };
 
@@ -175,8 +183,7 @@ async fn work(
         key_file,
         probe_port: Some(probe_port),
     };
-    Agent::new(assignment, link, secrets)
-        .await?
+    Agent::new(assignment, link, secrets)?
         .run(interrupts, leash)
         .await
 }
@@ -249,10 +256,12 @@ async fn open_link(
 struct Agent {
     assignment: Assignment,
     link: DriverLink,
-    /// Where the ranks of this host find the store.
-    store: TcpListener,
+    /// Where the ranks of this host find the store, once there are any.
+    store: Option<TcpListener>,
     secrets: Secrets,
     reaper: Reaper,
+    /// Our parent, as long as it lives.
+    keeper: Option<Pid>,
     crew: Crew,
     ends: (
         mpsc::UnboundedSender<RankEnd>,
@@ -276,16 +285,14 @@ enum Phase {
 }
 
 impl Agent {
-    async fn new(assignment: Assignment, link: DriverLink, secrets: Secrets) -> Result<Self> {
-        let store = TcpListener::bind("127.0.0.1:0")
-            .await
-            .map_err(Error::system("open a port for the ranks of this host"))?;
+    fn new(assignment: Assignment, link: DriverLink, secrets: Secrets) -> Result<Self> {
         Ok(Self {
             assignment,
             link,
-            store,
+            store: None,
             secrets,
             reaper: Reaper::start()?,
+            keeper: getppid(),
             crew: Crew::default(),
             ends: mpsc::unbounded_channel(),
             all_gone: watch::Sender::new(false),
@@ -307,8 +314,11 @@ impl Agent {
                     News::Opened((), _) => {}
                     News::Lost(_) => self.desert(),
                 },
-                Some(end) = self.ends.1.recv() => self.report(end),
-                Ok((stream, _)) = self.store.accept() => {
+                // Ranks that we end ourselves have done nothing wrong.
+                Some(end) = self.ends.1.recv() => if !self.is_deserted() {
+                    self.report(end);
+                },
+                Ok((stream, _)) = guest(self.store.as_ref()) => {
                     let channel = self.link.open(&Opening::Store);
                     tokio::spawn(tunnel::carry(stream, channel));
                 }
@@ -317,7 +327,7 @@ impl Agent {
                     leashed = false;
                     self.desert();
                 }
-                _ = interrupts.next() => self.desert(),
+                signal = interrupts.next() => self.leave(signal),
                 () = until(deadline) => self.lose_patience(),
             }
         }
@@ -401,8 +411,7 @@ impl Agent {
 
     fn try_start(&mut self, variables: &[(String, String)]) -> Result<()> {
         let address = self
-            .store
-            .local_addr()
+            .open_store()
             .map_err(Error::system("open a port for the ranks of this host"))?;
         let meeting = meeting_variables(Meeting {
             address,
@@ -427,6 +436,14 @@ impl Agent {
             self.outputs.spawn(pump(pipe, channel.sender));
         }
         Ok(())
+    }
+
+    /// Opened as late as this: before, there is nobody who would come for good.
+    fn open_store(&mut self) -> io::Result<SocketAddr> {
+        let store = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        store.set_nonblocking(true)?;
+        let store = self.store.insert(TcpListener::from_std(store)?);
+        store.local_addr()
     }
 
     /// Later variables win: this host's own, the driver's, the job's, the rank's.
@@ -462,6 +479,17 @@ impl Agent {
             rank: end.rank.number(),
             outcome: end.outcome,
         });
+    }
+
+    /// Somebody wants us to end: a person, or the kernel because our keeper was killed.
+    fn leave(&mut self, signal: i32) {
+        let why = if getppid() == self.keeper {
+            messages::agent_ended(signal)
+        } else {
+            messages::agent_unkept()
+        };
+        self.link.outgoing().say(&Notice::Leaving { why });
+        self.desert();
     }
 
     /// Nobody is there any more who could want the ranks.
@@ -510,6 +538,13 @@ async fn end_of(leash: Option<Input>) {
         .await
         .is_ok_and(|length| length > 0)
     {}
+}
+
+async fn guest(store: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match store {
+        Some(store) => store.accept().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn until(deadline: Option<Instant>) {

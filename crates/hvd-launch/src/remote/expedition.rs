@@ -262,7 +262,8 @@ impl Expedition<'_> {
             .into_iter()
             .partition(|finding| finding.severity == Severity::Fatal);
         for finding in passable {
-            let line = messages::finding(&finding.what, &finding.remedy);
+            let what = messages::found_on(&finding.host, &finding.what);
+            let line = messages::finding(&what, &finding.remedy);
             match finding.severity {
                 Severity::Warning => self.narrator.announce(line),
                 _ => self.narrator.tell(|| line),
@@ -272,8 +273,8 @@ impl Expedition<'_> {
             return Ok(());
         }
         let trouble = |finding: Finding| HostTrouble {
+            what: messages::found_on(&finding.host, &finding.what),
             host: finding.host,
-            what: finding.what,
             remedy: finding.remedy,
         };
         Err(Error::Hosts {

@@ -448,16 +448,18 @@ struct Attendant {
 
 impl Attendant {
     async fn attend(self, mut link: AgentLink, mut ssh: Option<Ssh>) {
+        let mut end = None;
         loop {
-            let news = tokio::select! {
-                news = link.hear() => news,
-                why = end_of(&mut ssh) => {
-                    self.tell(HostNews::Lost(why));
-                    return;
-                }
+            let news = match next_news(&mut link, &mut ssh, &mut end).await {
+                Some(news) => news,
+                None => News::Lost(Loss::Closed),
             };
             match news {
                 News::Said(Notice::Gone) => break,
+                News::Said(Notice::Leaving { why }) => {
+                    self.tell(HostNews::Lost(why));
+                    return;
+                }
                 News::Said(notice) => self.tell(HostNews::Said(notice)),
                 News::Opened(Opening::Store, channel) => {
                     if let Some(store) = self.store {
@@ -473,7 +475,10 @@ impl Attendant {
                     });
                 }
                 News::Lost(loss) => {
-                    let why = explain(&loss, &mut ssh).await;
+                    let why = match end {
+                        Some(end) => lost_by(end, &words_of(ssh.as_ref())),
+                        None => explain(&loss, &mut ssh).await,
+                    };
                     self.tell(HostNews::Lost(why));
                     return;
                 }
@@ -484,7 +489,7 @@ impl Attendant {
             ssh.release();
         }
         link.finish(SSH_END).await;
-        if ssh.is_some() {
+        if end.is_none() && ssh.is_some() {
             let _ = timeout(SSH_END, end_of(&mut ssh)).await;
         }
         self.tell(HostNews::Said(Notice::Gone));
@@ -495,13 +500,38 @@ impl Attendant {
     }
 }
 
-/// Waits for the end of `ssh`, and says what it means.
-async fn end_of(ssh: &mut Option<Ssh>) -> String {
-    let Some(ssh) = ssh else {
-        return std::future::pending().await;
+/// Waits for the end of `ssh`, if there is one.
+async fn end_of(ssh: &mut Option<Ssh>) -> Outcome {
+    match ssh {
+        Some(ssh) => (&mut ssh.end).await.unwrap_or(Outcome::Exited(0)),
+        None => std::future::pending().await,
+    }
+}
+
+fn words_of(ssh: Option<&Ssh>) -> String {
+    ssh.map(Ssh::words).unwrap_or_default()
+}
+
+/// What the agent says next; nothing once its `ssh` has ended and it has no more to say. `end` is
+/// how that `ssh` ended. The last words of an agent may come after the end of its `ssh`, by another
+/// connection: they are waited for if it ended well.
+async fn next_news(
+    link: &mut AgentLink,
+    ssh: &mut Option<Ssh>,
+    end: &mut Option<Outcome>,
+) -> Option<News<Notice, Opening>> {
+    if end.is_none() {
+        tokio::select! {
+            biased;
+            news = link.hear() => return Some(news),
+            ended = end_of(ssh) => *end = Some(ended),
+        }
+    }
+    let patience = match end {
+        Some(Outcome::Exited(0)) => SSH_END,
+        _ => Duration::ZERO,
     };
-    let end = (&mut ssh.end).await.unwrap_or(Outcome::Exited(0));
-    lost_by(end, &ssh.words())
+    timeout(patience, link.hear()).await.ok()
 }
 
 /// The end of `ssh` often says more than the end of the link.
@@ -512,16 +542,18 @@ async fn explain(loss: &Loss, ssh: &mut Option<Ssh>) -> String {
             SILENCE.as_secs_f64()
         ),
         Loss::Broken(problem) => format!("the connection to its agent broke: {problem}"),
-        Loss::Closed => timeout(SSH_END, end_of(ssh))
-            .await
-            .unwrap_or_else(|_| "its agent has gone".to_owned()),
+        Loss::Closed => match timeout(SSH_END, end_of(ssh)).await {
+            Ok(end) => lost_by(end, &words_of(ssh.as_ref())),
+            Err(_) => "its agent has gone".to_owned(),
+        },
     }
 }
 
 /// In words, from how `ssh` ended: it passes the status of the agent on, or 255 for its own.
 fn lost_by(end: Outcome, words: &str) -> String {
-    let last = words.lines().rfind(|line| !line.trim().is_empty());
-    let quoted = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
+    let lines = ssh::said(words);
+    let last = lines.iter().rfind(|line| !line.is_empty());
+    let quoted = last.map_or_else(String::new, |line| format!(": {line}"));
     match end {
         Outcome::Killed(signal) => format!(
             "the ssh that held its agent was killed by signal {signal} ({})",

@@ -153,6 +153,8 @@ pub(crate) enum Notice {
     Started { pids: Vec<(u32, i32)> },
     /// The ranks could not be started.
     Failed { code: i32, problem: String },
+    /// Somebody ends the agent; its ranks go with it.
+    Leaving { why: String },
     /// A rank has ended.
     Ended { rank: u32, outcome: Outcome },
     /// No process of the job is left on this host.

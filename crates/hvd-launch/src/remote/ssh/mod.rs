@@ -11,3 +11,4 @@ pub(crate) use command::{AGENT_MISSING, by_hand, command_through};
 pub use command::{HostKeys, SshOptions};
 pub(crate) use explain::explain;
 pub(crate) use quote::quote;
+pub(super) use recognise::said;

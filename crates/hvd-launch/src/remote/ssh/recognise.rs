@@ -164,7 +164,7 @@ fn refused_key(stderr: &str) -> Option<Cause> {
 
 /// The lines that say something, fit to be shown: no frames, no blank lines, no notes of ssh that
 /// come with success as well, nothing that moves a terminal's cursor.
-pub(super) fn said(text: &str) -> Vec<String> {
+pub(in crate::remote) fn said(text: &str) -> Vec<String> {
     let is_note = |line: &str| {
         line.starts_with("Warning: Permanently added")
             || line.starts_with("Failed to add the host")

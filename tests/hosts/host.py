@@ -195,9 +195,16 @@ class Host:
             self.run(f"cat /dev/zero >{path}/filler 2>/dev/null", cwd="/")
             yield
 
+    def replaced(self, path: str, other: str) -> contextlib.AbstractContextManager[None]:
+        """The directory `other` covers `path`."""
+        return self._covered(path, "--bind", other)
+
+    def _mounted(self, path: str, size: str) -> contextlib.AbstractContextManager[None]:
+        return self._covered(path, "-t", "tmpfs", "-o", f"mode=1777,{size}", "test")
+
     @contextlib.contextmanager
-    def _mounted(self, path: str, size: str) -> Iterator[None]:
-        self.namespace.do("mount", "-t", "tmpfs", "-o", f"mode=1777,{size}", "test", path)
+    def _covered(self, path: str, *by: str) -> Iterator[None]:
+        self.namespace.do("mount", *by, path)
         try:
             yield
         finally:

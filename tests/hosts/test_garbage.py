@@ -1,0 +1,146 @@
+"""Strangers at every listening port of a job: they are dropped, and the job goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import Cluster
+from host import Host
+from jobs import PATIENCE, Job, assert_nothing_left
+
+# Connects to each port of each address, says something, and tells whether it was hung up on.
+STRANGER = r"""
+import json, os, socket, sys, time
+speeches = {
+    "noise": os.urandom(4096),
+    "half a hello": b"HVD",
+    "a web browser": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "zeros": bytes(100000),
+    "nothing": b"",
+}
+places = json.loads(sys.argv[1])
+connections = []
+for address, port in places:
+    for name, speech in speeches.items():
+        link = socket.create_connection((address, port), 5)
+        link.settimeout(20)
+        try:
+            link.sendall(speech)
+        except OSError:
+            pass
+        connections.append((link, f"{name} at {address}:{port}"))
+kept, received = [], {}
+for link, what in connections:
+    count = 0
+    try:
+        while piece := link.recv(65536):
+            count += len(piece)
+    except TimeoutError:
+        kept.append(what)
+    except OSError:
+        pass
+    received[what] = count
+print(json.dumps({"kept": kept, "received": received}))
+"""
+
+LOOP = """
+import os, time, horovod.numpy as hvd
+hvd.init()
+print("up", flush=True)
+while True:
+    stop = os.path.exists(os.environ["STOP"])
+    if hvd.allreduce(float(stop), op=hvd.Sum, name="stop") > 0:
+        break
+    time.sleep(0.01)
+print("finished", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(namespaces: None) -> Iterator[Cluster]:
+    """Three hosts, so that two can wait for the third."""
+    with Cluster(["hosta", "hostb", "hostc"]) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(cluster: Cluster) -> Iterator[None]:
+    yield
+    assert_nothing_left(cluster)
+
+
+def listening(host: Host) -> list[tuple[str, int]]:
+    """All TCP ports of the host but that of its ssh server, with an address that leads there."""
+    found = []
+    for line in host.run("ss -Hltn").stdout.splitlines():
+        address, _, port = line.split()[3].rpartition(":")
+        if port != "12345":
+            local = re.match(r"127\.|\[::1\]|\[::ffff:127", address)
+            found.append(("127.0.0.1" if local else host.address(), int(port)))
+    return found
+
+
+def wait_for_ports(host: Host, count: int) -> None:
+    """Returns when so many are open on the host."""
+    end = time.monotonic() + PATIENCE
+    while len(listening(host)) < count:
+        assert time.monotonic() < end, f"no ports on {host.name}"
+        time.sleep(0.05)
+
+
+def disturb(hosts: list[Host]) -> None:
+    """Strangers come to every port of the hosts; all are sent away, and told next to nothing."""
+    strangers = []
+    for host in hosts:
+        places = listening(host)
+        assert places, host.name
+        command = [sys.executable, "-c", STRANGER, json.dumps(places)]
+        strangers.append(host.popen(command, stdout=subprocess.PIPE))
+    for stranger in strangers:
+        output, _ = stranger.communicate(timeout=2 * PATIENCE)
+        assert stranger.returncode == 0
+        answer = json.loads(output)
+        assert answer["kept"] == [] and len(answer["received"]) >= 5
+        assert all(count <= 256 for count in answer["received"].values()), answer
+
+
+def test_strangers_at_every_port_of_a_job(cluster: Cluster, tmp_path: Path) -> None:
+    a, b, _ = cluster
+    stop = tmp_path / "stop"
+    env = {"STOP": str(stop)}
+    job = Job(a, "-np", "4", "-H", "hosta:2,hostb:2", "python", "-c", LOOP, env=env)
+    job.wait_for("up", 4)
+    disturb([a, b])
+    assert job.process.poll() is None, job.finish()
+    stop.touch()
+    ended = job.finish()
+    assert ended.code == 0, ended
+    assert ended.output.count("finished") == 4
+
+
+def test_strangers_at_every_port_of_a_start(cluster: Cluster, tmp_path: Path) -> None:
+    """Some are open only until ranks run: the driver's for agents, an agent's for probes."""
+    a, b, c = cluster
+    open_now = tmp_path / "open"
+    login = c.path("/root/.bashrc")
+    login.write_text(f"until [ -e {open_now} ]; do sleep 0.1; done\n")
+    try:
+        hosts = "hosta:1,hostb:1,hostc:1"
+        job = Job(a, "-np", "3", "-H", hosts, "--start-timeout", "100", "echo", "ran")
+        wait_for_ports(a, 2)  # for agents, and the key-value store
+        wait_for_ports(b, 1)  # for probes
+        disturb([a, b])
+        assert job.process.poll() is None and job.output == ""
+        open_now.touch()
+        ended = job.finish()
+    finally:
+        open_now.touch()
+        login.unlink()
+    assert ended.code == 0 and ended.output.count("ran") == 3, ended

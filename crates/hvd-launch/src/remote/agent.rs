@@ -7,12 +7,13 @@
 //!   killed [`LAST_CHANCE`] later.
 //! - `AGENT-3` it ends when no process of the job is left on its host.
 
+mod entry;
+
 use std::{
     collections::HashSet,
     ffi::OsString,
     io,
     net::{Ipv4Addr, SocketAddr},
-    path::Path,
     time::Duration,
 };
 
@@ -20,43 +21,33 @@ use hvd_rendezvous::JobKey;
 use hvd_types::Rank;
 use rustix::process::{Pid, Signal, getppid};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncReadExt,
     net::{TcpListener, TcpStream},
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::JoinSet,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::{
-    back,
-    facts::{self, HostFacts, Question},
-    message::{Assignment, BACK, GREETING, HERE, Notice, Opening, Order, Secret, Urgency},
+    message::{Assignment, Notice, Opening, Order, Urgency},
     probe::ProbePort,
-    resolve::this_machine,
-    stdio::{self, Input, Output},
+    stdio::Input,
     subprocess::Custody,
-    summon::adopt,
     survey, tunnel,
 };
 use crate::{
     Error, Result,
     exec::{
-        Crew, Interrupts, KeyFile, PipeReader, RankEnd, RankOutput, RankTask, Reaper, aside,
-        has_children,
+        Crew, Interrupts, KeyFile, PipeReader, RankEnd, RankOutput, RankTask, Reaper, has_children,
     },
     link::{ChannelSender, Link, News},
     messages,
     plan::{Meeting, Reach, meeting_variables, passed_on},
 };
 
-/// How long a driver may take to say what is to be done.
-const ASSIGNMENT: Duration = Duration::from_secs(60);
-
-/// The most bytes an assignment may have.
-const ASSIGNMENT_LIMIT: u32 = 64 << 20;
-
-/// How long a host may take to say what it is.
-const FACTS: Duration = Duration::from_secs(10);
+pub use entry::Calling;
+use entry::question;
+pub(crate) use entry::{NOBODY, call, serve};
 
 /// How long ranks may take to end once nobody is there any more to see it.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
@@ -66,191 +57,12 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 
 type DriverLink = Link<Order, ()>;
 
-/// All of an agent's life, over its standard input and output.
-pub(crate) async fn serve(interrupts: &mut Interrupts, key_file: &Path) -> Result<i32> {
-    let failed = Error::system("use standard input and output");
-    let (mut input, mut output) = stdio::open().map_err(&failed)?;
-    let greeting = format!("{GREETING}{}\n", env!("CARGO_PKG_VERSION"));
-    output
-        .write_all(greeting.as_bytes())
-        .await
-        .map_err(&failed)?;
-    let Some(assignment) = timeout(ASSIGNMENT, read_assignment(&mut input))
-        .await
-        .unwrap_or(Ok(None))
-        .map_err(&failed)?
-    else {
-        // The driver found something wrong, with our version perhaps, and has left.
-        return Ok(0);
-    };
-    let Secret::Key(key) = &assignment.secret else {
-        return Err(failed(io::ErrorKind::InvalidData.into()));
-    };
-    let key = JobKey::from_hex(key)?;
-    let (link, leash) = open_link(&assignment, &key, input, output)
-        .await
-        .map_err(&failed)?;
-    work(assignment, link, key, key_file, interrupts, leash).await
-}
-
-/// Whom an agent that was started beforehand calls, and as whom.
-#[derive(Clone)]
-pub struct Calling {
-    /// The driver's host and port.
-    pub driver: String,
-    /// The secret that both know.
-    pub token: String,
-    /// The name of this host in the job, if not its own.
-    pub name: Option<String>,
-}
-
-impl std::fmt::Debug for Calling {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calling")
-            .field("driver", &self.driver)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The exit status of an agent that nobody answers.
-pub(crate) const NOBODY: i32 = 75;
-
-/// Serves the driver that answers, if one does.
-pub(crate) async fn call(
-    calling: &Calling,
-    interrupts: &mut Interrupts,
-    key_file: &Path,
-) -> Result<i32> {
-    let failed = Error::system("speak with the driver");
-    let token = JobKey::from_token(&calling.token);
-    let answered = tokio::select! {
-        stream = introduce(calling, &token) => stream,
-        signal = interrupts.next() => return Ok(128 + signal),
-    };
-    let Some(stream) = answered else {
-        return Ok(NOBODY);
-    };
-    let (mut reader, writer) = adopt(stream).map_err(&failed)?.into_split();
-    // A driver that does not expect this host hangs up.
-    let assignment = timeout(ASSIGNMENT, read_assignment(&mut reader)).await;
-    let Ok(Ok(Some(assignment))) = assignment else {
-        return Ok(NOBODY);
-    };
-    let Secret::Nonce(nonce) = &assignment.secret else {
-        return Err(failed(io::ErrorKind::InvalidData.into()));
-    };
-    let key = token.derive(nonce);
-    let link = Link::start(reader, writer);
-    work(assignment, link, key, key_file, interrupts, None).await
-}
-
-async fn introduce(calling: &Calling, token: &JobKey) -> Option<std::net::TcpStream> {
-    let name = calling.name.clone().unwrap_or_else(this_machine);
-    let (driver, token) = (calling.driver.clone(), token.clone());
-    let (sender, answer) = oneshot::channel();
-    aside("hvd-call", move || {
-        let _ = sender.send(back::introduce(&driver, &token, &name));
-    });
-    match answer.await {
-        Ok(Ok(stream)) => Some(stream),
-        Ok(Err(error)) => {
-            tracing::info!(%error, "no driver answers");
-            None
-        }
-        Err(_) => None,
-    }
-}
-
-/// Does what the assignment says.
-async fn work(
-    assignment: Assignment,
-    link: DriverLink,
-    key: JobKey,
-    key_file: &Path,
-    interrupts: &mut Interrupts,
-    leash: Option<Input>,
-) -> Result<i32> {
-    let key_file = KeyFile::create(key_file, &key)?;
-    let probe_port = ProbePort::open(assignment.port_range, &key, assignment.host)?;
-    let facts = look_around(&assignment).await?;
-    link.outgoing().say(&Notice::Hello {
-        probe_port: probe_port.number(),
-        facts: Box::new(facts),
-    });
-    let secrets = Secrets {
-        key,
-        key_file,
-        probe_port: Some(probe_port),
-    };
-    Agent::new(assignment, link, secrets)?
-        .run(interrupts, leash)
-        .await
-}
-
 /// What an agent needs the job's key for.
 struct Secrets {
     key: JobKey,
     key_file: KeyFile,
     /// Closed before ranks start, which may want its number.
     probe_port: Option<ProbePort>,
-}
-
-fn question(assignment: &Assignment) -> Question {
-    let own = std::env::vars_os();
-    let all = own.chain(assignment.environment.iter().cloned());
-    Question {
-        directory: assignment.directory.to_string_lossy().into_owned(),
-        command: assignment.command.clone(),
-        environment: all
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect(),
-    }
-}
-
-/// Gathers facts, on a thread of its own: a file system that is gone holds up whoever asks for it.
-async fn look_around(assignment: &Assignment) -> Result<HostFacts> {
-    let question = question(assignment);
-    let (sender, facts) = oneshot::channel();
-    aside("hvd-facts", move || {
-        let _ = sender.send(facts::gather(&question));
-    });
-    let facts = timeout(FACTS, facts).await;
-    facts.ok().and_then(Result::ok).ok_or_else(|| {
-        Error::system("look at the working directory")(io::ErrorKind::TimedOut.into())
-    })
-}
-
-async fn read_assignment(
-    input: &mut (impl AsyncReadExt + Unpin),
-) -> io::Result<Option<Assignment>> {
-    let Ok(length) = input.read_u32_le().await else {
-        return Ok(None);
-    };
-    if length > ASSIGNMENT_LIMIT {
-        return Err(io::Error::other("the assignment is too long"));
-    }
-    let mut bytes = vec![0; length as usize];
-    input.read_exact(&mut bytes).await?;
-    Ok(Some(serde_json::from_slice(&bytes)?))
-}
-
-/// The link, and what is left of standard input if it is not part of that: its end is the end of
-/// the driver, or of the `ssh` that started us.
-async fn open_link(
-    assignment: &Assignment,
-    key: &JobKey,
-    input: Input,
-    mut output: Output,
-) -> io::Result<(DriverLink, Option<Input>)> {
-    let back = back::reach(assignment, key).await;
-    let word = if back.is_some() { BACK } else { HERE };
-    output.write_all(format!("{word}\n").as_bytes()).await?;
-    let Some(stream) = back else {
-        return Ok((Link::start(input, output), None));
-    };
-    let (reader, writer) = adopt(stream)?.into_split();
-    Ok((Link::start(reader, writer), Some(input)))
 }
 
 struct Agent {

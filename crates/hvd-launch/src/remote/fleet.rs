@@ -1,8 +1,11 @@
 //! The agents of all other hosts, as the driver sees them: called together, given orders, listened
 //! to. What their news mean for the job is decided by whoever asks for them.
 
+mod attendant;
+mod call;
+
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     net::SocketAddr,
     time::Duration,
 };
@@ -10,30 +13,26 @@ use std::{
 use hvd_types::Rank;
 use tokio::{
     sync::mpsc,
-    task::JoinSet,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use super::{
     back::Door,
     facts::{self, Extra, HostFacts},
     findings::Heard,
-    message::{Notice, Opening, Order, ProbeTarget, Urgency},
+    message::{Notice, Order, ProbeTarget, Urgency},
     probe::ProbeFailure,
-    ssh,
-    summon::{AgentLink, Ssh, Summoned, Summons},
-    tunnel,
+    summon::{Summoned, Summons},
 };
 use crate::{
     Error, Result,
     error::HostTrouble,
-    exec::{Outcome, Reaper, Stream},
-    link::{ChannelReceiver, Loss, News, Outgoing, SILENCE},
-    messages,
+    exec::{Reaper, Stream},
+    link::{ChannelReceiver, Outgoing},
 };
 
-/// How long the end of an `ssh` may take to explain the end of a link, or to follow it.
-const SSH_END: Duration = Duration::from_secs(1);
+use attendant::Attendant;
+use call::{call, ranks_of};
 
 /// News of one host.
 #[derive(Debug)]
@@ -375,196 +374,5 @@ impl Fleet {
     /// Whether no host has anything left to say.
     pub(crate) fn is_over(&self) -> bool {
         self.hosts.iter().all(|host| host.is_over)
-    }
-}
-
-fn ranks_of(summons: &Summons) -> HashSet<Rank> {
-    let ranks = summons.assignment.ranks.iter();
-    ranks.map(|rank| Rank::new(rank.rank)).collect()
-}
-
-/// Calls every host at once and waits for all, so that a user hears of all troubles together.
-async fn call(
-    summons: Vec<Summons>,
-    door: Door,
-    reaper: &Reaper,
-    deadline: Instant,
-    progress: &impl Fn(&str),
-) -> (HashMap<usize, Summoned>, BTreeMap<usize, HostTrouble>) {
-    let door = std::sync::Arc::new(door);
-    let mut calls = JoinSet::new();
-    let mut awaited: Vec<String> = Vec::new();
-    for (index, one) in summons.into_iter().enumerate() {
-        awaited.push(one.assignment.name.clone());
-        let (reaper, door) = (reaper.clone(), std::sync::Arc::clone(&door));
-        calls.spawn(async move {
-            let name = one.assignment.name.clone();
-            let answer = timeout_at(deadline, one.summon(&reaper, &door)).await;
-            (index, name, answer.unwrap_or_else(|_| Err(no_answer(&one))))
-        });
-    }
-    let (mut arrived, mut absent) = (HashMap::new(), BTreeMap::new());
-    progress(&messages::awaiting(&awaited));
-    while let Some(Ok((index, name, answer))) = calls.join_next().await {
-        awaited.retain(|other| *other != name);
-        progress(&messages::awaiting(&awaited));
-        match answer {
-            Ok(summoned) => drop(arrived.insert(index, summoned)),
-            Err(trouble) => drop(absent.insert(index, trouble)),
-        }
-    }
-    (arrived, absent)
-}
-
-fn no_answer(summons: &Summons) -> HostTrouble {
-    let target = &summons.target;
-    if let Some(agents) = &summons.options.agents {
-        let port = agents.port;
-        return HostTrouble {
-            host: summons.assignment.name.clone(),
-            what: format!("no agent of host `{target}` has called at port {port} in time"),
-            remedy: format!(
-                "run `horovodrun agent <this host>:{port}` there, with the same \
-                 HOROVOD_AGENT_TOKEN; if its own name is not `{target}`, add `--name {target}`"
-            ),
-        };
-    }
-    HostTrouble {
-        host: summons.assignment.name.clone(),
-        what: format!("host `{target}` did not answer in time"),
-        remedy: format!(
-            "try `{} true`; if it works but is slow, allow more with --start-timeout",
-            ssh::by_hand(&summons.options.ssh, target)
-        ),
-    }
-}
-
-/// Listens to one agent and passes on what it says.
-struct Attendant {
-    host: usize,
-    store: Option<SocketAddr>,
-    post: Post,
-}
-
-impl Attendant {
-    async fn attend(self, mut link: AgentLink, mut ssh: Option<Ssh>) {
-        let mut end = None;
-        loop {
-            let news = match next_news(&mut link, &mut ssh, &mut end).await {
-                Some(news) => news,
-                None => News::Lost(Loss::Closed),
-            };
-            match news {
-                News::Said(Notice::Gone) => break,
-                News::Said(Notice::Leaving { why }) => {
-                    self.tell(HostNews::Lost(why));
-                    return;
-                }
-                News::Said(notice) => self.tell(HostNews::Said(notice)),
-                News::Opened(Opening::Store, channel) => {
-                    if let Some(store) = self.store {
-                        tokio::spawn(tunnel::connect(store, channel));
-                    }
-                }
-                News::Opened(Opening::Output { rank, stream }, channel) => {
-                    let (rank, receiver) = (Rank::new(rank), channel.receiver);
-                    self.tell(HostNews::Output {
-                        rank,
-                        stream,
-                        receiver,
-                    });
-                }
-                News::Lost(loss) => {
-                    let why = match end {
-                        Some(end) => lost_by(end, &words_of(ssh.as_ref())),
-                        None => explain(&loss, &mut ssh).await,
-                    };
-                    self.tell(HostNews::Lost(why));
-                    return;
-                }
-            }
-        }
-        // The agent has no more to say; its `ssh` ends with it.
-        if let Some(ssh) = &mut ssh {
-            ssh.release();
-        }
-        link.finish(SSH_END).await;
-        if end.is_none() && ssh.is_some() {
-            let _ = timeout(SSH_END, end_of(&mut ssh)).await;
-        }
-        self.tell(HostNews::Said(Notice::Gone));
-    }
-
-    fn tell(&self, news: HostNews) {
-        let _ = self.post.send((self.host, news));
-    }
-}
-
-/// Waits for the end of `ssh`, if there is one.
-async fn end_of(ssh: &mut Option<Ssh>) -> Outcome {
-    match ssh {
-        Some(ssh) => (&mut ssh.end).await.unwrap_or(Outcome::Exited(0)),
-        None => std::future::pending().await,
-    }
-}
-
-fn words_of(ssh: Option<&Ssh>) -> String {
-    ssh.map(Ssh::words).unwrap_or_default()
-}
-
-/// What the agent says next; nothing once its `ssh` has ended and it has no more to say. `end` is
-/// how that `ssh` ended. The last words of an agent may come after the end of its `ssh`, by another
-/// connection: they are waited for if it ended well.
-async fn next_news(
-    link: &mut AgentLink,
-    ssh: &mut Option<Ssh>,
-    end: &mut Option<Outcome>,
-) -> Option<News<Notice, Opening>> {
-    if end.is_none() {
-        tokio::select! {
-            biased;
-            news = link.hear() => return Some(news),
-            ended = end_of(ssh) => *end = Some(ended),
-        }
-    }
-    let patience = match end {
-        Some(Outcome::Exited(0)) => SSH_END,
-        _ => Duration::ZERO,
-    };
-    timeout(patience, link.hear()).await.ok()
-}
-
-/// The end of `ssh` often says more than the end of the link.
-async fn explain(loss: &Loss, ssh: &mut Option<Ssh>) -> String {
-    match loss {
-        Loss::Silent => format!(
-            "no sign of life for {:.1} s; is the host down, suspended, or cut off from here?",
-            SILENCE.as_secs_f64()
-        ),
-        Loss::Broken(problem) => format!("the connection to its agent broke: {problem}"),
-        Loss::Closed => match timeout(SSH_END, end_of(ssh)).await {
-            Ok(end) => lost_by(end, &words_of(ssh.as_ref())),
-            Err(_) => "its agent has gone".to_owned(),
-        },
-    }
-}
-
-/// In words, from how `ssh` ended: it passes the status of the agent on, or 255 for its own.
-fn lost_by(end: Outcome, words: &str) -> String {
-    let lines = ssh::said(words);
-    let last = lines.iter().rfind(|line| !line.is_empty());
-    let quoted = last.map_or_else(String::new, |line| format!(": {line}"));
-    match end {
-        Outcome::Killed(signal) => format!(
-            "the ssh that held its agent was killed by signal {signal} ({})",
-            messages::signal_name(signal)
-        ),
-        Outcome::Exited(255) => format!("the ssh connection to it broke{quoted}"),
-        Outcome::Exited(code) if code > 128 => format!(
-            "its agent was killed by signal {} ({})",
-            code - 128,
-            messages::signal_name(code - 128)
-        ),
-        Outcome::Exited(code) => format!("its agent ended with code {code}{quoted}"),
     }
 }

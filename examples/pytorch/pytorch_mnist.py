@@ -1,4 +1,4 @@
-"""Trains a convolutional network on Fashion-MNIST with every process taking part.
+"""Trains a convolutional network on MNIST or Fashion-MNIST with every process taking part.
 
     horovodrun -np 2 python examples/pytorch/pytorch_mnist.py
 
@@ -49,7 +49,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--log-interval", type=int, default=50, help="steps between lines")
     parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients as float16")
     parser.add_argument("--gradient-predivide-factor", type=float, default=1.0)
-    parser.add_argument("--data-dir", type=Path, default=mnist_data.INSTALLED)
+    parser.add_argument(
+        *["--data", "--data-dir"],
+        type=Path,
+        default=mnist_data.INSTALLED,
+        help="directory with IDX files; without any, images are generated",
+    )
     parser.add_argument("--generated-images", type=int, default=20000, help="if there is no data")
     return parser.parse_args()
 
@@ -94,8 +99,8 @@ def main() -> None:
     torch.manual_seed(arguments.seed)
     torch.set_num_threads(1)
 
-    train_data = mnist_data.load(arguments.data_dir, True, arguments.generated_images)
-    test_data = mnist_data.load(arguments.data_dir, False, arguments.generated_images // 5)
+    train_data = mnist_data.load(arguments.data, True, arguments.generated_images)
+    test_data = mnist_data.load(arguments.data, False, arguments.generated_images // 5)
     # Horovod: every rank gets its own part of the data.
     train_sampler = DistributedSampler(train_data, num_replicas=hvd.size(), rank=hvd.rank())
     test_sampler = DistributedSampler(test_data, num_replicas=hvd.size(), rank=hvd.rank())

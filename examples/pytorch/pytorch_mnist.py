@@ -48,6 +48,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--log-interval", type=int, default=50, help="steps between lines")
     parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients as float16")
+    parser.add_argument("--use-adasum", action="store_true", help="combine by Adasum")
     parser.add_argument("--gradient-predivide-factor", type=float, default=1.0)
     parser.add_argument(
         *["--data", "--data-dir"],
@@ -108,10 +109,10 @@ def main() -> None:
     test_loader = DataLoader(test_data, arguments.test_batch_size, sampler=test_sampler)
 
     model = Net()
-    # Horovod: a step now uses size() times as many images, so it may be that much longer.
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=arguments.lr * hvd.size(), momentum=arguments.momentum
-    )
+    # Horovod: a step uses size() times as many images, so it may be that much longer. Adasum finds
+    # the right length by itself.
+    lr = arguments.lr * (1 if arguments.use_adasum else hvd.size())
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=arguments.momentum)
     # Horovod: start equal on all ranks, and stay equal by averaging gradients.
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
@@ -119,6 +120,7 @@ def main() -> None:
         optimizer,
         named_parameters=model.named_parameters(),
         compression=hvd.Compression.fp16 if arguments.fp16_allreduce else hvd.Compression.none,
+        op=hvd.Adasum if arguments.use_adasum else hvd.Average,
         gradient_predivide_factor=arguments.gradient_predivide_factor,
     )
 

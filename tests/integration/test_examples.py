@@ -36,11 +36,12 @@ def test_pytorch_minimal(horovodrun) -> None:
 MNIST = str(EXAMPLES / "pytorch/pytorch_mnist.py")
 
 
-def test_pytorch_mnist(horovodrun, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--fp16-allreduce", "--use-adasum"])
+def test_pytorch_mnist(horovodrun, tmp_path: Path, option: str) -> None:
     pytest.importorskip("torch")
     done = horovodrun(
         *["-np", "2", sys.executable, MNIST, "--data", str(tmp_path)],
-        *["--generated-images", "6000", "--log-interval", "10", "--fp16-allreduce"],
+        *["--generated-images", "6000", "--log-interval", "10", option],
         timeout=110,
     )
     assert done.returncode == 0, done.stderr

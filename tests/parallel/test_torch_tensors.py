@@ -58,14 +58,18 @@ def test_the_argument_average() -> None:
         hvd.allreduce(tensor, average=True, op=hvd.Sum)
 
 
-def test_fp16_compression() -> None:
+@pytest.mark.parametrize(
+    ("compression", "short"),
+    [(hvd.Compression.fp16, torch.float16), (hvd.Compression.bf16, torch.bfloat16)],
+)
+def test_compression(compression, short: torch.dtype) -> None:
     for dtype in (torch.float32, torch.float64):
-        compressed, ctx = hvd.Compression.fp16.compress(torch.ones(3, dtype=dtype))
-        assert compressed.dtype == torch.float16
-        assert hvd.Compression.fp16.decompress(compressed, ctx).dtype == dtype
+        compressed, ctx = compression.compress(torch.ones(3, dtype=dtype))
+        assert compressed.dtype == short
+        assert compression.decompress(compressed, ctx).dtype == dtype
     whole = torch.ones(3, dtype=torch.int64)
-    assert hvd.Compression.fp16.compress(whole)[0] is whole
+    assert compression.compress(whole)[0] is whole
     assert hvd.Compression.none.compress(whole)[0] is whole
-    result = hvd.reducescatter(torch.ones(hvd.size()), compression=hvd.Compression.fp16)
+    result = hvd.reducescatter(torch.ones(hvd.size()), compression=compression)
     assert result.dtype == torch.float32
     assert torch.equal(result, torch.ones(1))

@@ -35,15 +35,17 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-class FP16Compressor(Compressor):
-    """Sends floating-point tensors with 16 bits per number."""
+class _CastCompressor(Compressor):
+    """Sends floating-point tensors in a shorter type."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """Casts to float16 unless the tensor holds integers."""
+    dtype: torch.dtype
+
+    @classmethod
+    def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Casts to the shorter type unless the tensor holds integers."""
         if not tensor.dtype.is_floating_point:
             return tensor, None
-        return tensor.to(torch.float16), tensor.dtype
+        return tensor.to(cls.dtype), tensor.dtype
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
@@ -51,8 +53,21 @@ class FP16Compressor(Compressor):
         return tensor if ctx is None else tensor.to(ctx)
 
 
+class FP16Compressor(_CastCompressor):
+    """Sends numbers with 16 bits: 11 of precision, up to 65504."""
+
+    dtype = torch.float16
+
+
+class BF16Compressor(_CastCompressor):
+    """Sends numbers with 16 bits: 8 of precision, in the range of float32."""
+
+    dtype = torch.bfloat16
+
+
 class Compression:
     """The compressors to choose from."""
 
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor

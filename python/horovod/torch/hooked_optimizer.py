@@ -1,0 +1,186 @@
+"""The optimizer that combines the gradients of all ranks before each step.
+
+A hook on every parameter starts an allreduce as soon as its gradient is complete, or those of all
+parameters of its group are, so that gradients travel while the backward pass goes on; `step` waits
+for them.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from horovod.common.process_sets import set_size
+from horovod.torch.gradient_reduction import Finish, Reduction
+from horovod.torch.parameter_groups import Group, Groups, agree_on_groups
+from horovod.torch.parameter_names import automatic_name
+
+
+def check_passes(passes: int) -> None:
+    """Raises ValueError for a number of backward passes that makes no sense."""
+    if passes <= 0:
+        raise ValueError(f"backward_passes_per_step must be greater than 0, not {passes}")
+
+
+class HookedOptimizer(torch.optim.Optimizer):
+    """The part put in front of the wrapped optimizer's class; `super()` is that class."""
+
+    _names: dict[torch.nn.Parameter, str]
+    _reduction: Reduction
+    _group_of: dict[torch.nn.Parameter, Group]
+    _backward_passes: int
+    _passes_left: dict[torch.nn.Parameter, int]
+    _started: dict[torch.nn.Parameter, Finish]
+    """By the first parameter of a group."""
+    _synchronized: bool
+    _should_synchronize: bool
+
+    def distribute(
+        self,
+        names: dict[torch.nn.Parameter, str],
+        passes: int,
+        reduction: Reduction,
+        groups: Groups,
+    ) -> None:
+        """Stands in for `__init__`: the rest of the instance is the wrapped optimizer's."""
+        self._names = names
+        self._reduction = reduction
+        self._group_of = {}
+        self._backward_passes = passes
+        self._passes_left = {}
+        self._started = {}
+        self._synchronized = False
+        self._should_synchronize = True
+        if self._combines():
+            named = {names[p]: p for p in self._parameters() if p.requires_grad}
+            for group in agree_on_groups(named, groups, reduction.process_set):
+                self._register_hooks(group)
+
+    def _combines(self) -> bool:
+        """Whether there is anybody to combine gradients with, or may be after a reset."""
+        process_set = self._reduction.process_set
+        elastic = os.environ.get("HOROVOD_ELASTIC") == "1"
+        return bool(process_set.included()) and (elastic or set_size(process_set) > 1)
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+    def _register_hooks(self, group: Group) -> None:
+        for parameter in group:
+            self._group_of[parameter] = group
+            self._passes_left[parameter] = self._backward_passes
+            parameter.register_post_accumulate_grad_hook(self._gradient_is_ready)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters, whose gradients are combined like the others'."""
+        super().add_param_group(param_group)
+        number = len(self.param_groups) - 1
+        for index, parameter in enumerate(self.param_groups[number]["params"]):
+            self._names.setdefault(parameter, automatic_name(number, index))
+            if self._combines() and parameter.requires_grad and parameter not in self._group_of:
+                self._register_hooks((parameter,))
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Changes how many backward passes add up before gradients are combined."""
+        check_passes(passes)
+        self._backward_passes = passes
+        for parameter in self._passes_left:
+            self._passes_left[parameter] = passes
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Loads a state; gradients that are being combined are forgotten."""
+        self._started.clear()
+        self._synchronized = False
+        self.set_backward_passes_per_step(self._backward_passes)
+        super().load_state_dict(state_dict)
+
+    def _gradient_is_ready(self, parameter: torch.nn.Parameter) -> None:
+        group = self._group_of[parameter]
+        if group[0] in self._started or self._passes_left[parameter] <= 0:
+            raise AssertionError(
+                "gradients were computed more than backward_passes_per_step times before "
+                "step() or synchronize(); raise backward_passes_per_step to add up gradients"
+            )
+        if parameter.grad is not None and parameter.grad.requires_grad:
+            raise AssertionError("gradients of gradients cannot be combined by this optimizer")
+        self._passes_left[parameter] -= 1
+        if all(self._passes_left[member] == 0 for member in group):
+            self._start(group)
+
+    def _start(self, group: Group) -> None:
+        named = [(self._names[parameter], parameter) for parameter in group]
+        self._started[group[0]] = self._reduction.start(named)
+
+    def synchronize(self) -> None:
+        """Combines the gradients that have not been, and waits for all of them.
+
+        A parameter without gradient takes part with zeros: other ranks may have one.
+        """
+        self._finish_all()
+        self._synchronized = True
+
+    def _finish_all(self) -> None:
+        for group in self._group_of.values():
+            if group[0] not in self._started:
+                self._start(group)
+        try:
+            for finish in self._started.values():
+                finish()
+        finally:
+            self._started.clear()
+            self.set_backward_passes_per_step(self._backward_passes)
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Makes `step` use the gradients as they are, after a call of `synchronize`."""
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Combines the gradients of all ranks, then lets the wrapped optimizer do its step.
+
+        With a closure, which computes gradients itself, they are combined after each call of it.
+        """
+        if closure is not None:
+            return super().step(self._synchronizing(closure))
+        if self._should_synchronize:
+            if self._synchronized:
+                warnings.warn(
+                    "optimizer.step() called without optimizer.skip_synchronize() after "
+                    "optimizer.synchronize(): the gradients are combined a second time. "
+                    "Put the step into `with optimizer.skip_synchronize():`",
+                    stacklevel=2,
+                )
+            self.synchronize()
+        self._synchronized = False
+        return super().step()
+
+    def _synchronizing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        if self._started:
+            self.synchronize()
+
+        def compute_and_combine() -> Any:
+            loss = closure()
+            if self._should_synchronize:
+                self.synchronize()
+            self._synchronized = False
+            return loss
+
+        return compute_and_combine
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients; not allowed while they are being combined."""
+        if self._started:
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before "
+                "optimizer.step() or optimizer.synchronize(), while gradients are being combined"
+            )
+        super().zero_grad(set_to_none)

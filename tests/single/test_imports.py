@@ -74,6 +74,14 @@ def test_version_and_run_are_found_when_asked_for() -> None:
 def test_every_exported_name_exists() -> None:
     import importlib
 
-    for name in ("horovod", "horovod.numpy", "horovod.torch"):
+    for name in ("horovod", "horovod.numpy", "horovod.torch", "horovod.data"):
         module = importlib.import_module(name)
         assert all(hasattr(module, exported) for exported in module.__all__)
+
+
+def test_elastic_names_say_that_they_are_not_there_yet() -> None:
+    hvd = pytest.importorskip("horovod.torch")
+    assert hvd.elastic.__all__ == ["ElasticSampler", "TorchState", "run"]
+    for name in hvd.elastic.__all__:
+        with pytest.raises(NotImplementedError, match=rf"elastic\.{name} cannot be used yet"):
+            getattr(hvd.elastic, name)(None)

@@ -46,6 +46,7 @@ from horovod.common.process_sets import (
     remove_process_set,
 )
 from horovod.common.util import Adasum, Average, Max, Min, Product, Sum
+from horovod.torch import elastic
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
     allgather_object,
@@ -83,6 +84,7 @@ from horovod.torch.mpi_ops import (
     synchronize,
 )
 from horovod.torch.optimizer import DistributedOptimizer
+from horovod.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
     "Adasum",
@@ -95,6 +97,7 @@ __all__ = [
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNorm",
     "add_process_set",
     "allgather",
     "allgather_async",
@@ -119,6 +122,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",

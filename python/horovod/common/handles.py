@@ -7,7 +7,6 @@ engine is done. A group of operations is one entry, under the handle of its firs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from horovod import _core
@@ -26,17 +25,33 @@ class View(NamedTuple):
     owner: object
 
 
-@dataclass
 class _Pending:
-    handles: Sequence[int]
-    views: Sequence[View]
-    finish: Callable[[list[Any]], Any]
-    outcomes: list[Any] = field(default_factory=list)
-    """What the engine said of the first members: an `Output`, None, or an exception."""
+    """An operation, or a group of them. Made for each gradient of each step, hence the slots."""
+
+    __slots__ = ("finishes", "handles", "is_group", "outcomes", "views")
+
+    def __init__(
+        self,
+        handles: Sequence[int],
+        finishes: Sequence[Finish],
+        views: Sequence[View],
+        is_group: bool,
+    ) -> None:
+        self.handles = handles
+        self.finishes = finishes
+        self.views = views
+        self.is_group = is_group
+        # What the engine said of the first members: an `Output`, None, or an exception.
+        self.outcomes: list[Any] = []
 
     def remaining(self) -> Sequence[int]:
         """The members that have not been waited for."""
         return self.handles[len(self.outcomes) :]
+
+    def result(self) -> Any:
+        """What the caller gets, when every member has succeeded."""
+        results = [finish(outcome) for finish, outcome in zip(self.finishes, self.outcomes)]
+        return results if self.is_group else results[0]
 
 
 _pending: dict[int, _Pending] = {}
@@ -44,17 +59,13 @@ _pending: dict[int, _Pending] = {}
 
 def remember(handle: int, finish: Finish, *views: View) -> int:
     """Keeps what an operation needs until it is synchronized; returns its handle."""
-    _pending[handle] = _Pending([handle], views, lambda outputs: finish(outputs[0]))
+    _pending[handle] = _Pending((handle,), (finish,), views, False)
     return handle
 
 
 def remember_group(handles: Sequence[int], finishes: Sequence[Finish], views: list[View]) -> int:
     """Keeps what a group needs until it is synchronized; returns the handle for all of it."""
-
-    def finish(outputs: list[Any]) -> list[Any]:
-        return [finish_one(output) for finish_one, output in zip(finishes, outputs)]
-
-    _pending[handles[0]] = _Pending(handles, views, finish)
+    _pending[handles[0]] = _Pending(handles, finishes, views, True)
     return handles[0]
 
 
@@ -90,7 +101,7 @@ def synchronize(handle: int) -> Any:
             finally:
                 # The exception knows this frame: tensors would live until the next collection.
                 del entry, failure
-    return entry.finish(entry.outcomes)
+    return entry.result()
 
 
 def _outcome(member: int) -> _core.Output | Exception | None:

@@ -17,7 +17,7 @@ from horovod.common.util import Adasum
 from horovod.torch.async_ops import allreduce_async_
 from horovod.torch.gradient_reduction import Finish
 from horovod.torch.hooked_optimizer import HookedOptimizer
-from horovod.torch.parameter_groups import Group, Groups
+from horovod.torch.parameter_groups import Bucket, Groups
 
 
 class AdasumOptimizer(HookedOptimizer):
@@ -29,11 +29,11 @@ class AdasumOptimizer(HookedOptimizer):
         """Stands in for `__init__`; changes travel one by one, whatever the groups are."""
         super().distribute(names, passes, reduction, None)
 
-    def _start(self, group: Group) -> None:
-        (parameter,) = group
+    def _start(self, bucket: Bucket) -> None:
+        ((name, parameter),) = bucket.named
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        self._started[parameter] = self._send(parameter, self._change(parameter))
+        bucket.finish = self._send(name, parameter, self._change(parameter))
 
     @torch.no_grad()
     def _change(self, parameter: torch.nn.Parameter) -> torch.Tensor:
@@ -58,11 +58,11 @@ class AdasumOptimizer(HookedOptimizer):
             group["params"] = members
             self.param_groups = everything
 
-    def _send(self, parameter: torch.nn.Parameter, change: torch.Tensor) -> Finish:
+    def _send(self, name: str, parameter: torch.nn.Parameter, change: torch.Tensor) -> Finish:
         compression = self._reduction.compression
         compressed, ctx = compression.compress(change)
         compressed = compressed.contiguous()
-        handle = allreduce_async_(compressed, name=self._names[parameter], op=Adasum)
+        handle = allreduce_async_(compressed, name=name, op=Adasum)
 
         @torch.no_grad()
         def finish() -> None:

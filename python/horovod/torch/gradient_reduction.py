@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -10,10 +11,10 @@ import torch
 from horovod.common.handles import synchronize
 from horovod.common.process_sets import ProcessSet
 from horovod.torch.async_ops import allreduce_async_, sparse_allreduce_async
-from horovod.torch.compression import Compressor
+from horovod.torch.compression import Compressor, NoneCompressor
 from horovod.torch.grouped_async_ops import grouped_allreduce_async_
 
-Finish = Callable[[], None]
+Finish = Callable[[], object]
 """Waits for gradients and stores them in their parameters."""
 
 Named = tuple[str, torch.nn.Parameter]
@@ -34,6 +35,12 @@ class Reduction(NamedTuple):
 
         Sparse gradients travel as two tensors of their own each, outside of the group.
         """
+        if len(group) == 1 and self.compression is NoneCompressor:
+            name, parameter = group[0]
+            grad = parameter.grad
+            if grad is not None and grad.layout is torch.strided and grad.is_contiguous():
+                # The ordinary case, in the fewest steps: this runs between two gradients.
+                return partial(synchronize, self._submit(name, [grad]))
         for _, parameter in group:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

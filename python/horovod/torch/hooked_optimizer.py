@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
 from horovod.common.process_sets import set_size
-from horovod.torch.gradient_reduction import Finish, Reduction
-from horovod.torch.parameter_groups import Group, Groups, agree_on_groups
+from horovod.torch.gradient_reduction import Reduction
+from horovod.torch.parameter_groups import Bucket, Group, Groups, agree_on_groups
 from horovod.torch.parameter_names import automatic_name
 
 
@@ -32,11 +34,9 @@ class HookedOptimizer(torch.optim.Optimizer):
 
     _names: dict[torch.nn.Parameter, str]
     _reduction: Reduction
-    _group_of: dict[torch.nn.Parameter, Group]
     _backward_passes: int
-    _passes_left: dict[torch.nn.Parameter, int]
-    _started: dict[torch.nn.Parameter, Finish]
-    """By the first parameter of a group."""
+    _buckets: list[Bucket]
+    _hooked: set[torch.nn.Parameter]
     _synchronized: bool
     _should_synchronize: bool
 
@@ -50,10 +50,9 @@ class HookedOptimizer(torch.optim.Optimizer):
         """Stands in for `__init__`: the rest of the instance is the wrapped optimizer's."""
         self._names = names
         self._reduction = reduction
-        self._group_of = {}
         self._backward_passes = passes
-        self._passes_left = {}
-        self._started = {}
+        self._buckets = []
+        self._hooked = set()
         self._synchronized = False
         self._should_synchronize = True
         if self._combines():
@@ -71,10 +70,15 @@ class HookedOptimizer(torch.optim.Optimizer):
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def _register_hooks(self, group: Group) -> None:
-        for parameter in group:
-            self._group_of[parameter] = group
-            self._passes_left[parameter] = self._backward_passes
-            parameter.register_post_accumulate_grad_hook(self._gradient_is_ready)
+        bucket = Bucket([(self._names[p], p) for p in group], self._backward_passes)
+        self._buckets.append(bucket)
+        self._hooked.update(group)
+        # Hooks live as long as the parameters; they must not keep an optimizer alive, nor act for
+        # one that was given up for another.
+        optimizer = weakref.ref(self)
+        for index, parameter in enumerate(group):
+            hook = partial(_gradient_is_ready, optimizer, bucket, index)
+            parameter.register_post_accumulate_grad_hook(hook)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters, whose gradients are combined like the others'."""
@@ -82,39 +86,29 @@ class HookedOptimizer(torch.optim.Optimizer):
         number = len(self.param_groups) - 1
         for index, parameter in enumerate(self.param_groups[number]["params"]):
             self._names.setdefault(parameter, automatic_name(number, index))
-            if self._combines() and parameter.requires_grad and parameter not in self._group_of:
+            if self._combines() and parameter.requires_grad and parameter not in self._hooked:
                 self._register_hooks((parameter,))
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how many backward passes add up before gradients are combined."""
         check_passes(passes)
         self._backward_passes = passes
-        for parameter in self._passes_left:
-            self._passes_left[parameter] = passes
+        for bucket in self._buckets:
+            bucket.expect(passes)
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Loads a state; gradients that are being combined are forgotten."""
-        self._started.clear()
+        for bucket in self._buckets:
+            bucket.finish = None
         self._synchronized = False
         self.set_backward_passes_per_step(self._backward_passes)
         super().load_state_dict(state_dict)
 
-    def _gradient_is_ready(self, parameter: torch.nn.Parameter) -> None:
-        group = self._group_of[parameter]
-        if group[0] in self._started or self._passes_left[parameter] <= 0:
-            raise AssertionError(
-                "gradients were computed more than backward_passes_per_step times before "
-                "step() or synchronize(); raise backward_passes_per_step to add up gradients"
-            )
-        if parameter.grad is not None and parameter.grad.requires_grad:
-            raise AssertionError("gradients of gradients cannot be combined by this optimizer")
-        self._passes_left[parameter] -= 1
-        if all(self._passes_left[member] == 0 for member in group):
-            self._start(group)
+    def _start(self, bucket: Bucket) -> None:
+        bucket.finish = self._reduction.start(bucket.named)
 
-    def _start(self, group: Group) -> None:
-        named = [(self._names[parameter], parameter) for parameter in group]
-        self._started[group[0]] = self._reduction.start(named)
+    def _is_combining(self) -> bool:
+        return any(bucket.finish is not None for bucket in self._buckets)
 
     def synchronize(self) -> None:
         """Combines the gradients that have not been, and waits for all of them.
@@ -125,15 +119,17 @@ class HookedOptimizer(torch.optim.Optimizer):
         self._synchronized = True
 
     def _finish_all(self) -> None:
-        for group in self._group_of.values():
-            if group[0] not in self._started:
-                self._start(group)
+        for bucket in self._buckets:
+            if bucket.finish is None:
+                self._start(bucket)
         try:
-            for finish in self._started.values():
-                finish()
+            for bucket in self._buckets:
+                if bucket.finish is not None:
+                    bucket.finish()
         finally:
-            self._started.clear()
-            self.set_backward_passes_per_step(self._backward_passes)
+            for bucket in self._buckets:
+                bucket.finish = None
+                bucket.expect(self._backward_passes)
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -164,7 +160,7 @@ class HookedOptimizer(torch.optim.Optimizer):
         return super().step()
 
     def _synchronizing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        if self._started:
+        if self._is_combining():
             self.synchronize()
 
         def compute_and_combine() -> Any:
@@ -178,9 +174,30 @@ class HookedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients; not allowed while they are being combined."""
-        if self._started:
+        if self._is_combining():
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before "
                 "optimizer.step() or optimizer.synchronize(), while gradients are being combined"
             )
         super().zero_grad(set_to_none)
+
+
+def _gradient_is_ready(
+    reference: weakref.ref[HookedOptimizer],
+    bucket: Bucket,
+    index: int,
+    parameter: torch.nn.Parameter,
+) -> None:
+    """The hook: called when the gradient of a bucket's parameter is complete."""
+    optimizer = reference()
+    if optimizer is None:
+        return
+    if bucket.finish is not None or bucket.passes_left[index] <= 0:
+        raise AssertionError(
+            "gradients were computed more than backward_passes_per_step times before "
+            "step() or synchronize(); raise backward_passes_per_step to add up gradients"
+        )
+    if parameter.grad is not None and parameter.grad.requires_grad:
+        raise AssertionError("gradients of gradients cannot be combined by this optimizer")
+    if bucket.arrived(index):
+        optimizer._start(bucket)

@@ -10,6 +10,8 @@ from horovod.common import collectives
 from horovod.common.collectives import Output
 from horovod.common.handles import View
 
+_codes: dict[torch.dtype, int] = {}
+
 
 def view(tensor: torch.Tensor) -> View:
     """Describes the memory of a tensor, or says why the engine cannot use it."""
@@ -17,15 +19,22 @@ def view(tensor: torch.Tensor) -> View:
         raise TypeError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
         raise ValueError(f"type not supported: a tensor with layout {tensor.layout}")
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise NotImplementedError(
             f"a tensor on device {tensor.device} cannot be used: this version works on CPU "
             "tensors only; move it with tensor.cpu()"
         )
     if not tensor.is_contiguous():
         raise ValueError("tensor is required to be contiguous; use tensor.contiguous()")
-    code = collectives.dtype_code(str(tensor.dtype).removeprefix("torch."))
-    return View(tensor.data_ptr(), code, tuple(tensor.shape), tensor)
+    return View(tensor.data_ptr(), _dtype_code(tensor.dtype), tensor.shape, tensor)
+
+
+def _dtype_code(dtype: torch.dtype) -> int:
+    """The engine's number of a type; finding the name of one takes longer than all the rest."""
+    code = _codes.get(dtype)
+    if code is None:
+        code = _codes[dtype] = collectives.dtype_code(str(dtype).removeprefix("torch."))
+    return code
 
 
 def from_output(output: Output, dtype: torch.dtype) -> torch.Tensor:

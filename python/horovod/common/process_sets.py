@@ -136,6 +136,14 @@ def usable_id(process_set: ProcessSet) -> int:
     return number
 
 
+def registered_set(number: int) -> ProcessSet:
+    """The set with a number; ValueError if there is none."""
+    for process_set in (global_process_set, *_registered):
+        if process_set.process_set_id == number:
+            return process_set
+    raise ValueError(f"there is no process set with the number {number}")
+
+
 def set_size(process_set: ProcessSet) -> int:
     """Number of ranks of a registered set."""
     return len(_core.process_set_ranks(usable_id(process_set)))

@@ -64,13 +64,7 @@ class Allgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Averages the gradients and cuts out this rank's rows."""
-        rows_handle = allgather_async(
-            torch.tensor([ctx.rows], dtype=torch.int64), None, ctx.process_set
-        )
-        grad = synchronize(_average_async(grad_outputs[0], ctx.process_set))
-        rows_by_rank = synchronize(rows_handle).tolist()
-        start = sum(rows_by_rank[: set_rank(ctx.process_set)])
-        return grad.narrow(0, start, ctx.rows), None, None
+        return own_rows_of_average(grad_outputs[0], ctx.rows, ctx.process_set), None, None
 
 
 class Broadcast(torch.autograd.Function):
@@ -92,9 +86,7 @@ class Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Averages the gradients; ranks whose input was not used get zero."""
-        grad = synchronize(_average_async(grad_outputs[0], ctx.process_set))
-        if not is_root(ctx.root_rank):
-            grad.zero_()
+        grad = roots_average(grad_outputs[0], ctx.root_rank, ctx.process_set)
         return grad, None, None, None
 
 
@@ -120,14 +112,7 @@ class Alltoall(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Sends each row's gradient back; rows that were not sent have gradient zero."""
-        handle = alltoall_async(
-            grad_outputs[0].contiguous(), ctx.received_splits, None, ctx.process_set
-        )
-        returned, _ = synchronize(handle)
-        if returned.shape == ctx.shape:
-            return returned, None, None, None
-        grad = returned.new_zeros(ctx.shape)
-        grad[: returned.shape[0]] = returned
+        grad = sent_back(grad_outputs[0], ctx.received_splits, ctx.shape, ctx.process_set)
         return grad, None, None, None
 
 
@@ -160,6 +145,33 @@ class Reducescatter(torch.autograd.Function):
         grad = grad_outputs[0] if ctx.factor == 1 else grad_outputs[0] * ctx.factor
         handle = allgather_async(grad.contiguous(), None, ctx.process_set)
         return synchronize(handle), None, None, None, None, None
+
+
+def own_rows_of_average(grad: torch.Tensor, rows: int, process_set: ProcessSet) -> torch.Tensor:
+    """Averages the gradient of gathered rows over the ranks and cuts out this rank's."""
+    rows_handle = allgather_async(torch.tensor([rows], dtype=torch.int64), None, process_set)
+    average = synchronize(_average_async(grad, process_set))
+    rows_by_rank = synchronize(rows_handle).tolist()
+    return average.narrow(0, sum(rows_by_rank[: set_rank(process_set)]), rows)
+
+
+def roots_average(grad: torch.Tensor, root_rank: int, process_set: ProcessSet) -> torch.Tensor:
+    """Averages the gradient over the ranks for the root; ranks that only received get zeros."""
+    average = synchronize(_average_async(grad, process_set))
+    return average if is_root(root_rank) else average.zero_()
+
+
+def sent_back(
+    grad: torch.Tensor, received_splits: torch.Tensor, shape: torch.Size, process_set: ProcessSet
+) -> torch.Tensor:
+    """Sends each row's gradient to where the row came from; rows that stayed have none."""
+    handle = alltoall_async(grad.contiguous(), received_splits, None, process_set)
+    returned, _ = synchronize(handle)
+    if returned.shape == shape:
+        return returned
+    whole = returned.new_zeros(shape)
+    whole[: returned.shape[0]] = returned
+    return whole
 
 
 def _average_async(grad: torch.Tensor, process_set: ProcessSet) -> int:

@@ -15,7 +15,7 @@ from horovod.common.grouped import tensor_list
 from horovod.common.handles import synchronize
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average, handle_average_backwards_compatibility
-from horovod.torch import grouped_gradients
+from horovod.torch import dispatch, grouped_gradients
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.grouped_async_ops import grouped_allreduce_async_
 
@@ -33,9 +33,8 @@ def grouped_allreduce(
     """Combines each tensor of the group over all ranks and returns the results."""
     op = handle_average_backwards_compatibility(op, average)
     compressed, contexts = _compress(compression, tensors)
-    reduced = grouped_gradients.GroupedAllreduce.apply(
-        name, op, prescale_factor, postscale_factor, process_set, *compressed
-    )
+    scaling = (prescale_factor, postscale_factor)
+    reduced = dispatch.grouped_allreduce(compressed, name, op, scaling, process_set)
     return _decompress(compression, reduced, contexts)
 
 

@@ -1,7 +1,8 @@
 """The collectives on PyTorch tensors.
 
 `*_async` returns a handle for `poll` and `synchronize`; a trailing underscore writes the result
-into the tensor that was passed. The forms that return a new tensor are differentiable.
+into the tensor that was passed. The forms that return a new tensor are differentiable, and can be
+part of what `torch.compile` compiles.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from horovod.common.basics import is_homogeneous
 from horovod.common.handles import poll, synchronize
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average, handle_average_backwards_compatibility
-from horovod.torch import gradients
+from horovod.torch import dispatch
 from horovod.torch.async_ops import (
     allgather_async,
     allreduce_async,
@@ -86,9 +87,8 @@ def allreduce(
     """Combines the tensors of all ranks element by element and returns the result."""
     op = handle_average_backwards_compatibility(op, average)
     compressed, ctx = compression.compress(tensor)
-    reduced = gradients.Allreduce.apply(
-        compressed, name, op, prescale_factor, postscale_factor, process_set
-    )
+    scaling = (prescale_factor, postscale_factor)
+    reduced = dispatch.allreduce(compressed, name, op, scaling, process_set)
     return compression.decompress(reduced, ctx)
 
 
@@ -115,7 +115,7 @@ def allgather(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Concatenates the tensors of all ranks; only their first dimensions may differ."""
-    return gradients.Allgather.apply(tensor, name, process_set)
+    return dispatch.allgather(tensor, name, process_set)
 
 
 def broadcast(
@@ -125,7 +125,7 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Returns the root's tensor; the tensor passed on the other ranks gives shape and type."""
-    return gradients.Broadcast.apply(tensor, root_rank, name, process_set)
+    return dispatch.broadcast(tensor, root_rank, name, process_set)
 
 
 def broadcast_(
@@ -148,7 +148,7 @@ def alltoall(
 
     With splits the result is a pair: the rows, and how many of them came from each rank.
     """
-    rows, received_splits = gradients.Alltoall.apply(tensor, splits, name, process_set)
+    rows, received_splits = dispatch.alltoall(tensor, splits, name, process_set)
     return rows if splits is None else (rows, received_splits)
 
 
@@ -163,9 +163,8 @@ def reducescatter(
 ) -> torch.Tensor:
     """Combines the tensors of all ranks (Average or Sum) and returns this rank's share of rows."""
     compressed, ctx = compression.compress(tensor)
-    reduced = gradients.Reducescatter.apply(
-        compressed, name, op, process_set, prescale_factor, postscale_factor
-    )
+    scaling = (prescale_factor, postscale_factor)
+    reduced = dispatch.reducescatter(compressed, name, op, scaling, process_set)
     return compression.decompress(reduced, ctx)
 
 

@@ -73,3 +73,25 @@ def test_compression(compression, short: torch.dtype) -> None:
     result = hvd.reducescatter(torch.ones(hvd.size()), compression=compression)
     assert result.dtype == torch.float32
     assert torch.equal(result, torch.ones(1))
+
+
+def test_complex_tensors() -> None:
+    ranks = torch.arange(hvd.size())
+    tensor = torch.full((hvd.size(), 3), 1 + 1j * hvd.rank())
+    total = torch.complex(torch.tensor(float(hvd.size())), ranks.sum().float())
+    assert torch.equal(hvd.allreduce(tensor, op=hvd.Sum), total.expand(hvd.size(), 3))
+    assert torch.equal(
+        hvd.grouped_allreduce([tensor])[0], (total / hvd.size()).expand(tensor.shape)
+    )
+    assert torch.equal(hvd.reducescatter(tensor, op=hvd.Sum), total.expand(1, 3))
+    assert torch.equal(hvd.broadcast(tensor, 0), torch.ones_like(tensor))
+    everyones = torch.complex(torch.ones(hvd.size()), ranks.float())[:, None].expand(-1, 3)
+    assert torch.equal(hvd.alltoall(tensor), everyones)
+    assert torch.equal(hvd.allgather(tensor[:1]), everyones)
+    assert hvd.allreduce(torch.tensor(1j), op=hvd.Sum) == 1j * hvd.size()
+    with pytest.raises(ValueError, match="op=Average or op=Sum"):
+        hvd.allreduce(tensor, op=hvd.Max)
+    with pytest.raises(ValueError, match="complex scalar"):
+        hvd.allgather(torch.tensor(1j))
+    with pytest.raises(ValueError, match="resolve_conj"):
+        hvd.allreduce(tensor.conj())

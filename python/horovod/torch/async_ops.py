@@ -11,7 +11,7 @@ from horovod.common.collectives import Output
 from horovod.common.handles import synchronize
 from horovod.common.process_sets import ProcessSet, global_process_set, set_size
 from horovod.common.util import Average, Sum, handle_average_backwards_compatibility
-from horovod.torch.tensors import from_output, splits_list, view
+from horovod.torch.tensors import from_output, reducible_view, rows_view, splits_list, view
 
 
 def allreduce_async(
@@ -25,7 +25,7 @@ def allreduce_async(
 ) -> int:
     """Starts combining the tensors of all ranks into a new tensor."""
     op = handle_average_backwards_compatibility(op, average)
-    source = view(tensor)
+    source = reducible_view(tensor, op)
     result = torch.empty(tensor.shape, dtype=tensor.dtype)
     scaling = (prescale_factor, postscale_factor)
     return collectives.allreduce(
@@ -44,7 +44,7 @@ def allreduce_async_(
 ) -> int:
     """Starts combining the tensors of all ranks in place."""
     op = handle_average_backwards_compatibility(op, average)
-    target = view(tensor)
+    target = reducible_view(tensor, op)
     scaling = (prescale_factor, postscale_factor)
     return collectives.allreduce(target, target, name, op, scaling, process_set, lambda _: tensor)
 
@@ -57,7 +57,7 @@ def allgather_async(
     """Starts concatenating the tensors of all ranks; only their first dimensions may differ."""
     dtype = tensor.dtype
     return collectives.allgather(
-        view(tensor), name, process_set, lambda output: from_output(output, dtype)
+        rows_view(tensor), name, process_set, lambda output: from_output(output, dtype)
     )
 
 
@@ -101,7 +101,7 @@ def alltoall_async(
         received_splits = torch.tensor(output.received_splits, dtype=torch.int32)
         return from_output(output, dtype), received_splits
 
-    return collectives.alltoall(view(tensor), splits_list(splits), name, process_set, finish)
+    return collectives.alltoall(rows_view(tensor), splits_list(splits), name, process_set, finish)
 
 
 def reducescatter_async(
@@ -114,8 +114,9 @@ def reducescatter_async(
 ) -> int:
     """Starts combining the tensors of all ranks and keeping this rank's share of the rows."""
     dtype = tensor.dtype
+    reducible_view(tensor, op)
     return collectives.reducescatter(
-        view(tensor),
+        rows_view(tensor),
         name,
         op,
         (prescale_factor, postscale_factor),

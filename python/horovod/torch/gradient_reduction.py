@@ -38,7 +38,7 @@ class Reduction(NamedTuple):
         if len(group) == 1 and self.compression is NoneCompressor:
             name, parameter = group[0]
             grad = parameter.grad
-            if grad is not None and grad.layout is torch.strided and grad.is_contiguous():
+            if grad is not None and _travels_as_it_is(grad):
                 # The ordinary case, in the fewest steps: this runs between two gradients.
                 return partial(synchronize, self._submit(name, [grad]))
         for _, parameter in group:
@@ -73,7 +73,8 @@ class Reduction(NamedTuple):
         sent: list[tuple[torch.Tensor, Any]] = []
         for grad in grads:
             tensor = grad.to_dense() if grad.is_sparse else grad
-            compressed, ctx = self.compression.compress(tensor.detach())
+            tensor = tensor.detach().resolve_conj().resolve_neg()
+            compressed, ctx = self.compression.compress(tensor)
             sent.append((compressed.contiguous(), ctx))
         handle = self._submit(group[0][0], [tensor for tensor, _ in sent])
 
@@ -97,6 +98,11 @@ def _store(reduced: torch.Tensor, grad: torch.Tensor, parameter: torch.nn.Parame
         parameter.grad = reduced.to_sparse()
     elif reduced.data_ptr() != grad.data_ptr():
         grad.copy_(reduced)
+
+
+def _travels_as_it_is(grad: torch.Tensor) -> bool:
+    strided = grad.layout is torch.strided and grad.is_contiguous()
+    return strided and not (grad.is_neg() or grad.is_conj())
 
 
 def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:

@@ -15,7 +15,7 @@ from horovod.common.collectives import Output
 from horovod.common.handles import Finish
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average, handle_average_backwards_compatibility
-from horovod.torch.tensors import from_output, view
+from horovod.torch.tensors import from_output, reducible_view, rows_view, view
 
 
 def grouped_allreduce_async(
@@ -30,7 +30,7 @@ def grouped_allreduce_async(
     """Starts combining each tensor of the group into a new tensor."""
     op = handle_average_backwards_compatibility(op, average)
     tensors = grouped.tensor_list(tensors)
-    sources = [view(tensor) for tensor in tensors]
+    sources = [reducible_view(tensor, op) for tensor in tensors]
     results = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in tensors]
     return grouped.grouped_allreduce(
         sources,
@@ -55,7 +55,7 @@ def grouped_allreduce_async_(
     """Starts combining each tensor of the group in place."""
     op = handle_average_backwards_compatibility(op, average)
     tensors = grouped.tensor_list(tensors)
-    targets = [view(tensor) for tensor in tensors]
+    targets = [reducible_view(tensor, op) for tensor in tensors]
     scaling = (prescale_factor, postscale_factor)
     finishes = [_giving(tensor) for tensor in tensors]
     return grouped.grouped_allreduce(targets, targets, name, op, scaling, process_set, finishes)
@@ -68,7 +68,7 @@ def grouped_allgather_async(
 ) -> int:
     """Starts concatenating each tensor of the group; only first dimensions may differ."""
     tensors = grouped.tensor_list(tensors)
-    sources = [view(tensor) for tensor in tensors]
+    sources = [rows_view(tensor) for tensor in tensors]
     finishes = [_received(tensor.dtype) for tensor in tensors]
     return grouped.grouped_allgather(sources, name, process_set, finishes)
 
@@ -83,7 +83,9 @@ def grouped_reducescatter_async(
 ) -> int:
     """Starts combining each tensor of the group and keeping this rank's shares of the rows."""
     tensors = grouped.tensor_list(tensors)
-    sources = [view(tensor) for tensor in tensors]
+    sources = [rows_view(tensor) for tensor in tensors]
+    for tensor in tensors:
+        reducible_view(tensor, op)
     scaling = (prescale_factor, postscale_factor)
     finishes = [_received(tensor.dtype) for tensor in tensors]
     return grouped.grouped_reducescatter(sources, name, op, scaling, process_set, finishes)

@@ -9,12 +9,16 @@ import torch
 from horovod.common import collectives
 from horovod.common.collectives import Output
 from horovod.common.handles import View
+from horovod.common.util import Average, Sum
 
 _codes: dict[torch.dtype, int] = {}
 
 
 def view(tensor: torch.Tensor) -> View:
-    """Describes the memory of a tensor, or says why the engine cannot use it."""
+    """Describes the memory of a tensor, or says why the engine cannot use it.
+
+    The engine knows no complex numbers; it sees one as two real numbers, in one more dimension.
+    """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
@@ -26,7 +30,31 @@ def view(tensor: torch.Tensor) -> View:
         )
     if not tensor.is_contiguous():
         raise ValueError("tensor is required to be contiguous; use tensor.contiguous()")
+    if tensor.is_neg() or tensor.is_conj():
+        raise ValueError(
+            "the tensor's memory holds its conjugate or negative; use tensor.resolve_conj() and "
+            "tensor.resolve_neg()"
+        )
+    if tensor.is_complex():
+        parts = torch.view_as_real(tensor.detach())
+        return View(tensor.data_ptr(), _dtype_code(parts.dtype), parts.shape, tensor)
     return View(tensor.data_ptr(), _dtype_code(tensor.dtype), tensor.shape, tensor)
+
+
+def rows_view(tensor: torch.Tensor) -> View:
+    """Describes a tensor whose rows are gathered or shared out, which a complex scalar has not."""
+    described = view(tensor)
+    if tensor.dim() == 0 and tensor.is_complex():
+        raise ValueError("a complex scalar has no rows; use tensor.reshape(1)")
+    return described
+
+
+def reducible_view(tensor: torch.Tensor, op: int) -> View:
+    """Describes a tensor that is reduced: complex numbers can only be added up."""
+    described = view(tensor)
+    if op not in (Average, Sum) and tensor.is_complex():
+        raise ValueError("complex tensors can only be combined with op=Average or op=Sum")
+    return described
 
 
 def _dtype_code(dtype: torch.dtype) -> int:
@@ -39,9 +67,10 @@ def _dtype_code(dtype: torch.dtype) -> int:
 
 def from_output(output: Output, dtype: torch.dtype) -> torch.Tensor:
     """A tensor over the memory that the engine allocated, without a copy."""
+    shape = output.shape[:-1] if dtype.is_complex else output.shape
     if output.nbytes == 0:
-        return torch.empty(output.shape, dtype=dtype)
-    return torch.frombuffer(collectives.output_buffer(output), dtype=dtype).reshape(output.shape)
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(collectives.output_buffer(output), dtype=dtype).reshape(shape)
 
 
 def splits_list(splits: torch.Tensor | Sequence[int] | None) -> list[int]:

@@ -112,32 +112,58 @@ def test_operators_follow_the_rules() -> None:
         )
 
 
+def new_model() -> torch.nn.Module:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+
+
+def wrap(model: torch.nn.Module) -> Any:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return hvd.DistributedOptimizer(optimizer, model.named_parameters())
+
+
+def train(model: torch.nn.Module, compute_gradients: Any, optimizer: Any) -> list[Any]:
+    for step in range(3):
+        optimizer.zero_grad()
+        torch.manual_seed(10 * step + hvd.rank())
+        compute_gradients(torch.randn(5, 4))
+        optimizer.step()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+def trained_without_compiler() -> list[Any]:
+    model = new_model()
+    return train(model, lambda x: model(x).square().mean().backward(), wrap(model))
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("order", ["compiled first", "wrapped first"])
 def test_optimizer_of_a_compiled_model(backend: str, order: str) -> None:
-    def new_model() -> torch.nn.Module:
-        torch.manual_seed(1)
-        return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
-
-    def train(model: torch.nn.Module, call: Any, optimizer: Any) -> list[Any]:
-        for step in range(3):
-            optimizer.zero_grad()
-            torch.manual_seed(10 * step + hvd.rank())
-            call(torch.randn(5, 4)).square().mean().backward()
-            optimizer.step()
-        return [parameter.detach() for parameter in model.parameters()]
-
-    def wrap(model: torch.nn.Module) -> Any:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        return hvd.DistributedOptimizer(optimizer, model.named_parameters())
-
-    model, plain = new_model(), new_model()
+    model = new_model()
     if order == "compiled first":
         call = torch.compile(model, backend=backend)
         optimizer = wrap(model)
     else:
         optimizer = wrap(model)
         call = torch.compile(model, backend=backend)
-    weights = train(model, call, optimizer)
-    for mine, expected in zip(weights, train(plain, plain, wrap(plain))):
+    weights = train(model, lambda x: call(x).square().mean().backward(), optimizer)
+    for mine, expected in zip(weights, trained_without_compiler()):
+        torch.testing.assert_close(mine, expected)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know")
+def test_the_backward_pass_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not hasattr(torch._dynamo.config, "compiled_autograd"):
+        pytest.skip("needs PyTorch 2.5 or newer")
+    monkeypatch.setattr(torch._dynamo.config, "compiled_autograd", True)
+    model = new_model()
+    optimizer = wrap(model)
+
+    @torch.compile(backend="aot_eager")
+    def compute_gradients(inputs: torch.Tensor) -> None:
+        model(inputs).square().mean().backward()
+
+    weights = train(model, compute_gradients, optimizer)
+    torch._dynamo.config.compiled_autograd = False
+    for mine, expected in zip(weights, trained_without_compiler()):
         torch.testing.assert_close(mine, expected)

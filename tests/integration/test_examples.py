@@ -67,3 +67,48 @@ def test_pytorch_mnist_with_files(horovodrun, tmp_path: Path) -> None:
     done = horovodrun("-np", "2", *command)
     assert done.returncode == 0, done.stderr
     assert numbers(r"accuracy (\d+\.\d+)%", done.stdout)[-1] == 100
+
+
+def test_pytorch_synthetic_benchmark(horovodrun) -> None:
+    pytest.importorskip("torch")
+    done = horovodrun(
+        *["-np", "2", sys.executable, str(EXAMPLES / "pytorch/pytorch_synthetic_benchmark.py")],
+        *["--model", "small", "--batch-size", "2", "--image-size", "32", "--no-cuda"],
+        *["--num-warmup-batches", "1", "--num-batches-per-iter", "1", "--num-iters", "2"],
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(numbers(r"Iter #\d: (\d+\.\d) img/sec per CPU", done.stdout)) == 2
+    (each,) = numbers(r"Img/sec per CPU: (\d+\.\d)", done.stdout)
+    (total,) = numbers(r"Total img/sec on 2 CPU\(s\): (\d+\.\d)", done.stdout)
+    assert total == pytest.approx(2 * each, abs=0.2)
+
+
+def write_colours(folder: Path, count: int) -> None:
+    """Red and blue images, of different sizes."""
+    for name, colour in [("blue", bytes([20, 30, 250])), ("red", bytes([240, 10, 20]))]:
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            header = f"P6 {8 + number} 9 255\n".encode()
+            (folder / name / f"{number}.ppm").write_bytes(header + colour * (8 + number) * 9)
+
+
+def test_pytorch_imagenet(horovodrun, tmp_path: Path) -> None:
+    """An epoch, then a second one in another job, which goes on from the checkpoint."""
+    pytest.importorskip("torch")
+    write_colours(tmp_path / "train", 8)
+    write_colours(tmp_path / "val", 3)
+    command = [
+        *["-np", "2", sys.executable, str(EXAMPLES / "pytorch/pytorch_imagenet_resnet50.py")],
+        *["--train-dir", str(tmp_path / "train"), "--val-dir", str(tmp_path / "val"), "--no-cuda"],
+        *["--checkpoint-format", str(tmp_path / "checkpoint-{epoch}.pth.tar")],
+        *["--model", "small", "--image-size", "32", "--batch-size", "4", "--warmup-epochs", "1"],
+        *["--batches-per-allreduce", "2"],
+    ]
+    first = horovodrun(*command, "--epochs", "1")
+    assert first.returncode == 0, first.stderr
+    assert numbers(r"epoch (\d) ", first.stdout) == [1]
+    second = horovodrun(*command, "--epochs", "2")
+    assert second.returncode == 0, second.stderr
+    assert numbers(r"epoch (\d) ", second.stdout) == [2]
+    assert (tmp_path / "checkpoint-2.pth.tar").exists()
+    assert len(numbers(r"accuracy (\d+\.\d)%", first.stdout + second.stdout)) == 2

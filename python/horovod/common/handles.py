@@ -28,7 +28,7 @@ class View(NamedTuple):
 class _Pending:
     """An operation, or a group of them. Made for each gradient of each step, hence the slots."""
 
-    __slots__ = ("finishes", "handles", "is_group", "outcomes", "views")
+    __slots__ = ("after", "finishes", "handles", "is_group", "outcomes", "views")
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class _Pending:
         self.finishes = finishes
         self.views = views
         self.is_group = is_group
+        # What is still to be done with the result.
+        self.after: Callable[[Any], Any] | None = None
         # What the engine said of the first members: an `Output`, None, or an exception.
         self.outcomes: list[Any] = []
 
@@ -51,7 +53,8 @@ class _Pending:
     def result(self) -> Any:
         """What the caller gets, when every member has succeeded."""
         results = [finish(outcome) for finish, outcome in zip(self.finishes, self.outcomes)]
-        return results if self.is_group else results[0]
+        result = results if self.is_group else results[0]
+        return result if self.after is None else self.after(result)
 
 
 _pending: dict[int, _Pending] = {}
@@ -67,6 +70,12 @@ def remember_group(handles: Sequence[int], finishes: Sequence[Finish], views: li
     """Keeps what a group needs until it is synchronized; returns the handle for all of it."""
     _pending[handles[0]] = _Pending(handles, finishes, views, True)
     return handles[0]
+
+
+def then(handle: int, after: Callable[[Any], Any]) -> int:
+    """Lets `synchronize` return what a function makes of the result; returns the handle."""
+    _pending[handle].after = after
+    return handle
 
 
 def forget_all() -> None:

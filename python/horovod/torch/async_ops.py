@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
 from horovod.common import collectives
 from horovod.common.collectives import Output
-from horovod.common.handles import synchronize
+from horovod.common.handles import synchronize, then
 from horovod.common.process_sets import ProcessSet, global_process_set, set_size
 from horovod.common.util import Average, Sum, handle_average_backwards_compatibility
+from horovod.torch.staging import copy_into, is_on_gpu, rows_to_device, to_device, to_host
 from horovod.torch.tensors import from_output, reducible_view, rows_view, splits_list, view
 
 
@@ -25,6 +27,11 @@ def allreduce_async(
 ) -> int:
     """Starts combining the tensors of all ranks into a new tensor."""
     op = handle_average_backwards_compatibility(op, average)
+    if is_on_gpu(tensor):
+        handle = allreduce_async_(
+            to_host(tensor), None, name, op, prescale_factor, postscale_factor, process_set
+        )
+        return then(handle, partial(to_device, device=tensor.device))
     source = reducible_view(tensor, op)
     result = torch.empty(tensor.shape, dtype=tensor.dtype)
     scaling = (prescale_factor, postscale_factor)
@@ -44,6 +51,11 @@ def allreduce_async_(
 ) -> int:
     """Starts combining the tensors of all ranks in place."""
     op = handle_average_backwards_compatibility(op, average)
+    if is_on_gpu(tensor):
+        handle = allreduce_async_(
+            to_host(tensor), None, name, op, prescale_factor, postscale_factor, process_set
+        )
+        return then(handle, partial(copy_into, target=tensor))
     target = reducible_view(tensor, op)
     scaling = (prescale_factor, postscale_factor)
     return collectives.allreduce(target, target, name, op, scaling, process_set, lambda _: tensor)
@@ -55,6 +67,9 @@ def allgather_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts concatenating the tensors of all ranks; only their first dimensions may differ."""
+    if is_on_gpu(tensor):
+        handle = allgather_async(to_host(tensor), name, process_set)
+        return then(handle, partial(to_device, device=tensor.device))
     dtype = tensor.dtype
     return collectives.allgather(
         rows_view(tensor), name, process_set, lambda output: from_output(output, dtype)
@@ -68,6 +83,9 @@ def broadcast_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts copying the root's tensor into a new tensor on every rank."""
+    if is_on_gpu(tensor):
+        handle = broadcast_async_(to_host(tensor), root_rank, name, process_set)
+        return then(handle, partial(to_device, device=tensor.device))
     view(tensor)
     result = torch.empty(tensor.shape, dtype=tensor.dtype)
     if collectives.is_root(root_rank):
@@ -82,6 +100,9 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts overwriting the tensor with the root's."""
+    if is_on_gpu(tensor):
+        handle = broadcast_async_(to_host(tensor), root_rank, name, process_set)
+        return then(handle, partial(copy_into, target=tensor))
     return collectives.broadcast(view(tensor), root_rank, name, process_set, lambda _: tensor)
 
 
@@ -95,6 +116,9 @@ def alltoall_async(
 
     `synchronize` gives the received rows and how many of them came from each rank.
     """
+    if is_on_gpu(tensor):
+        handle = alltoall_async(to_host(tensor), splits, name, process_set)
+        return then(handle, partial(rows_to_device, device=tensor.device, splits=splits))
     dtype = tensor.dtype
 
     def finish(output: Output) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,6 +137,11 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts combining the tensors of all ranks and keeping this rank's share of the rows."""
+    if is_on_gpu(tensor):
+        handle = reducescatter_async(
+            to_host(tensor), name, op, process_set, prescale_factor, postscale_factor
+        )
+        return then(handle, partial(to_device, device=tensor.device))
     dtype = tensor.dtype
     reducible_view(tensor, op)
     return collectives.reducescatter(

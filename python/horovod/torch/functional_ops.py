@@ -172,9 +172,9 @@ def _(tensor: torch.Tensor, name: str | None, process_set: int) -> torch.Tensor:
 
 @alltoall.register_fake
 def _(tensor: torch.Tensor, splits: Any, name: Any, process_set: int) -> Any:
-    received_splits = torch.empty(
-        set_size(registered_set(process_set)), dtype=torch.int32, device=tensor.device
-    )
+    device = "cpu" if splits is None else splits.device
+    members = registered_set(process_set)
+    received_splits = torch.empty(set_size(members), dtype=torch.int32, device=device)
     return _like(tensor, torch.library.get_ctx().new_dynamic_size()), received_splits
 
 

@@ -7,14 +7,16 @@ in the same order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
 from horovod.common import grouped
 from horovod.common.collectives import Output
-from horovod.common.handles import Finish
+from horovod.common.handles import Finish, then
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average, handle_average_backwards_compatibility
+from horovod.torch.staging import all_copied_into, all_to_device, group_device, to_host
 from horovod.torch.tensors import from_output, reducible_view, rows_view, view
 
 
@@ -30,6 +32,13 @@ def grouped_allreduce_async(
     """Starts combining each tensor of the group into a new tensor."""
     op = handle_average_backwards_compatibility(op, average)
     tensors = grouped.tensor_list(tensors)
+    device = group_device(tensors)
+    if device is not None:
+        hosts = [to_host(tensor) for tensor in tensors]
+        handle = grouped_allreduce_async_(
+            hosts, None, name, op, prescale_factor, postscale_factor, process_set
+        )
+        return then(handle, partial(all_to_device, device=device))
     sources = [reducible_view(tensor, op) for tensor in tensors]
     results = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in tensors]
     return grouped.grouped_allreduce(
@@ -55,6 +64,12 @@ def grouped_allreduce_async_(
     """Starts combining each tensor of the group in place."""
     op = handle_average_backwards_compatibility(op, average)
     tensors = grouped.tensor_list(tensors)
+    if group_device(tensors) is not None:
+        hosts = [to_host(tensor) for tensor in tensors]
+        handle = grouped_allreduce_async_(
+            hosts, None, name, op, prescale_factor, postscale_factor, process_set
+        )
+        return then(handle, partial(all_copied_into, targets=tensors))
     targets = [reducible_view(tensor, op) for tensor in tensors]
     scaling = (prescale_factor, postscale_factor)
     finishes = [_giving(tensor) for tensor in tensors]
@@ -68,6 +83,11 @@ def grouped_allgather_async(
 ) -> int:
     """Starts concatenating each tensor of the group; only first dimensions may differ."""
     tensors = grouped.tensor_list(tensors)
+    device = group_device(tensors)
+    if device is not None:
+        hosts = [to_host(tensor) for tensor in tensors]
+        handle = grouped_allgather_async(hosts, name, process_set)
+        return then(handle, partial(all_to_device, device=device))
     sources = [rows_view(tensor) for tensor in tensors]
     finishes = [_received(tensor.dtype) for tensor in tensors]
     return grouped.grouped_allgather(sources, name, process_set, finishes)
@@ -83,6 +103,13 @@ def grouped_reducescatter_async(
 ) -> int:
     """Starts combining each tensor of the group and keeping this rank's shares of the rows."""
     tensors = grouped.tensor_list(tensors)
+    device = group_device(tensors)
+    if device is not None:
+        hosts = [to_host(tensor) for tensor in tensors]
+        handle = grouped_reducescatter_async(
+            hosts, name, op, process_set, prescale_factor, postscale_factor
+        )
+        return then(handle, partial(all_to_device, device=device))
     sources = [rows_view(tensor) for tensor in tensors]
     for tensor in tensors:
         reducible_view(tensor, op)

@@ -26,7 +26,7 @@ def view(tensor: torch.Tensor) -> View:
     if not tensor.is_cpu:
         raise NotImplementedError(
             f"a tensor on device {tensor.device} cannot be used: this version works on CPU "
-            "tensors only; move it with tensor.cpu()"
+            "and CUDA tensors; move it with tensor.cpu()"
         )
     if not tensor.is_contiguous():
         raise ValueError("tensor is required to be contiguous; use tensor.contiguous()")

@@ -74,12 +74,16 @@ pub(super) fn kernel() -> String {
     kernel_line("/proc/sys/kernel/osrelease")
 }
 
-/// Which boot of which kernel, which network, which name.
+/// Which boot of which kernel, which network, which processes, which name. Two containers on the
+/// network of their machine have its name and its addresses; that their processes do not see each
+/// other tells them apart.
 pub(super) fn identity() -> String {
     let boot = kernel_line("/proc/sys/kernel/random/boot_id");
-    let network = fs::metadata("/proc/self/ns/net").map(|space| space.ino());
-    match network {
-        Ok(network) if !boot.is_empty() => format!("{boot}/{network}/{}", hostname()),
+    let space = |kind| fs::metadata(Path::new("/proc/self/ns").join(kind)).map(|it| it.ino());
+    match (space("net"), space("pid")) {
+        (Ok(network), Ok(processes)) if !boot.is_empty() => {
+            format!("{boot}/{network}/{processes}/{}", hostname())
+        }
         _ => String::new(),
     }
 }
@@ -207,11 +211,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_itself_and_has_a_boot_and_a_network() {
+    fn a_host_is_itself_and_has_a_boot_a_network_and_processes() {
         assert_eq!(identity(), identity());
         let parts: Vec<String> = identity().split('/').map(str::to_owned).collect();
-        assert_eq!(parts.len(), 3, "{parts:?}");
-        assert!(parts[1].parse::<u64>().is_ok(), "{parts:?}");
+        assert_eq!(parts.len(), 4, "{parts:?}");
+        assert!(parts[1..3].iter().all(|part| part.parse::<u64>().is_ok()));
     }
 
     #[test]

@@ -19,10 +19,6 @@ from types import TracebackType
 from engine import TREE, Engine
 
 PORT = 12345
-# True once `horovodrun -H` starts ranks on other hosts by ssh.
-LAUNCHES_BY_SSH = False
-# True once `horovodrun agent` and `horovodrun --agents` do it without ssh.
-LAUNCHES_BY_AGENT = False
 
 
 class Container:

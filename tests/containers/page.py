@@ -1,8 +1,8 @@
 """docs/docker.md as something that can be run: its sections, and in each the blocks in order.
 
 The words after `sh` say where a block is typed: `machine=NAME`, or `container=NAME` for the shell
-inside a container; `needs=` names a way to launch. A `text` block after it is what must come out,
-line by line in any order, where `...` at the end of a line stands for anything.
+inside a container. A `text` block after it is what must come out, line by line in any order, where
+`...` at the end of a line stands for anything.
 """
 
 from __future__ import annotations

@@ -6,12 +6,8 @@ import re
 import secrets
 from pathlib import Path
 
-import pytest
-from docker_hosts import LAUNCHES_BY_AGENT, LAUNCHES_BY_SSH, PORT, Container, Containers
+from docker_hosts import PORT, Container, Containers
 from engine import TREE, Engine
-
-by_ssh = pytest.mark.skipif(not LAUNCHES_BY_SSH, reason="no launch by ssh yet")
-by_agent = pytest.mark.skipif(not LAUNCHES_BY_AGENT, reason="no launch by agents yet")
 
 WHERE = "bash -lc 'echo RANK:$OMPI_COMM_WORLD_RANK on $(hostname)'"
 GPUS = "bash -lc 'echo RANK:$OMPI_COMM_WORLD_RANK on $(hostname); nvidia-smi -L'"
@@ -29,7 +25,6 @@ def processes(container: Container) -> list[str]:
     return [line for line in listed if "sshd" not in line and "sleep infinity" not in line]
 
 
-@by_ssh
 def test_ranks_are_where_they_were_asked_to_be(containers: Containers) -> None:
     workers = [containers.worker(host) for host in ("node8", "node9")]
     master = containers.master("node7")
@@ -39,7 +34,6 @@ def test_ranks_are_where_they_were_asked_to_be(containers: Containers) -> None:
     assert [processes(container) for container in (master, *workers)] == [[], [], []]
 
 
-@by_ssh
 def test_gpu_line_without_gpus_fails_with_the_shells_words(containers: Containers) -> None:
     containers.worker("node8")
     done = containers.master("node7").run(f"horovodrun -np 2 -H node7:1,node8:1 -p {PORT} {GPUS}")
@@ -48,7 +42,6 @@ def test_gpu_line_without_gpus_fails_with_the_shells_words(containers: Container
     assert re.search(r"rank [01] on (node7|node8) exited with code 127", done.stderr)
 
 
-@by_ssh
 def test_trains_on_four_containers(containers: Containers) -> None:
     for host in ("node8", "node9", "node10"):
         containers.worker(host)
@@ -59,7 +52,6 @@ def test_trains_on_four_containers(containers: Containers) -> None:
     assert "never seen in training" in done.stdout
 
 
-@by_ssh
 def test_one_machine_two_ports(machines: dict[str, Engine], tmp_path: Path) -> None:
     """Two workers with the network, the addresses and the host name of one machine."""
     with Containers(machines["node7"], "horovod", tmp_path) as local:
@@ -77,7 +69,6 @@ def test_one_machine_two_ports(machines: dict[str, Engine], tmp_path: Path) -> N
         assert "2 ranks" in done.stdout
 
 
-@by_ssh
 def test_worker_that_dies_ends_the_job(containers: Containers) -> None:
     worker = containers.worker("node8")
     master = containers.master("node7")
@@ -88,7 +79,6 @@ def test_worker_that_dies_ends_the_job(containers: Containers) -> None:
     assert processes(master) == processes(worker) == []
 
 
-@by_agent
 def test_agents_need_neither_sshd_nor_keys(containers: Containers) -> None:
     token = f"HOROVOD_AGENT_TOKEN={secrets.token_hex(32)}"
     agents = {}
@@ -101,7 +91,6 @@ def test_agents_need_neither_sshd_nor_keys(containers: Containers) -> None:
     assert places(done.stdout) == {0: "node7", 1: "node8", 2: "node9"}
 
 
-@by_agent
 def test_agent_with_another_token_gets_no_work(containers: Containers) -> None:
     wrong, right = (f"HOROVOD_AGENT_TOKEN={secrets.token_hex(32)}" for _ in range(2))
     containers.start("node8", "env", wrong, "horovodrun", "agent", "node7:12346")

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from docker_hosts import LAUNCHES_BY_SSH, PORT, Containers
+from docker_hosts import PORT, Containers
 from engine import TREE, Engine
 
-EXAMPLE = TREE / "examples/pytorch/pytorch_mnist.py"
-OPTIONS = "--batch-size 16 --generated-images 3000 --log-interval 10 --data-dir /mnt/share"
+OPTIONS = "--batch-size 16 --generated-images 3000 --data-dir /mnt/share"
 
 
 def folders_of_python() -> tuple[Path, ...]:
@@ -33,12 +32,14 @@ def hosts(engine: Engine, image: str, tmp_path: Path) -> Iterator[Containers]:
         yield containers
 
 
-@pytest.mark.skipif(not LAUNCHES_BY_SSH, reason="no launch by ssh yet")
 def test_mnist_in_two_containers(hosts: Containers) -> None:
     hosts.worker("node8")
     master = hosts.master("node7")
-    launcher = f"{sys.executable} -m horovod.runner.launch -np 4 -H node7:2,node8:2 -p {PORT}"
-    done = master.run(f"{launcher} {sys.executable} {EXAMPLE} {OPTIONS}", timeout=300)
+    job = f"python examples/pytorch/pytorch_mnist.py {OPTIONS}"
+    done = master.run(
+        f"PATH={sys.prefix}/bin:$PATH; horovodrun -np 4 -H node7:2,node8:2 -p {PORT} {job}",
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     accuracies = re.findall(r"accuracy (\d+\.\d+)%", done.stdout)
     assert float(accuracies[-1]) > 60, done.stdout

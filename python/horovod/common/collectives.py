@@ -49,8 +49,25 @@ def allreduce(
     finish: Finish,
 ) -> int:
     """Starts an allreduce from one view to another, which may be the same; returns its handle."""
+    handle = start_allreduce(source, target, name, op, scaling, process_set)
+    return remember(handle, finish, source, target)
+
+
+def start_allreduce(
+    source: View,
+    target: View,
+    name: str | None,
+    op: int,
+    scaling: tuple[float, float],
+    process_set: ProcessSet,
+) -> int:
+    """Starts an allreduce of which nothing is remembered here; only `wait` takes its handle.
+
+    For callers that keep the memory alive themselves. Objects that live from a gradient's
+    completion to the end of the step make the garbage collector run in between.
+    """
     check_allreduce_op(op, process_set)
-    handle = _core.allreduce(
+    return _core.allreduce(
         full_name("allreduce", name),
         source.address,
         target.address,
@@ -61,7 +78,11 @@ def allreduce(
         float(scaling[1]),
         usable_id(process_set),
     )
-    return remember(handle, finish, source, target)
+
+
+def wait(handle: int) -> None:
+    """Waits for what `start_allreduce` has started."""
+    _core.wait(handle)
 
 
 def allgather(source: View, name: str | None, process_set: ProcessSet, finish: Finish) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
+from horovod.common.collectives import start_allreduce
 from horovod.common.handles import synchronize
 from horovod.common.process_sets import ProcessSet
 from horovod.torch.async_ops import allreduce_async_, sparse_allreduce_async
 from horovod.torch.compression import Compressor, NoneCompressor
 from horovod.torch.grouped_async_ops import grouped_allreduce_async_
+from horovod.torch.tensors import view
 
 Finish = Callable[[], object]
 """Waits for gradients and stores them in their parameters."""
@@ -35,12 +36,6 @@ class Reduction(NamedTuple):
 
         Sparse gradients travel as two tensors of their own each, outside of the group.
         """
-        if len(group) == 1 and self.compression is NoneCompressor:
-            name, parameter = group[0]
-            grad = parameter.grad
-            if grad is not None and _travels_as_it_is(grad):
-                # The ordinary case, in the fewest steps: this runs between two gradients.
-                return partial(synchronize, self._submit(name, [grad]))
         for _, parameter in group:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -55,6 +50,22 @@ class Reduction(NamedTuple):
                 finish_part()
 
         return finish
+
+    def travels_as_it_is(self, gradient: torch.Tensor) -> bool:
+        """Whether the engine can work on the memory of a gradient itself."""
+        return (
+            self.compression is NoneCompressor
+            and gradient.layout is torch.strided
+            and gradient.is_cpu
+            and gradient.is_contiguous()
+            and not (gradient.is_neg() or gradient.is_complex())
+        )
+
+    def start_as_it_is(self, name: str, gradient: torch.Tensor) -> int:
+        """Starts combining a gradient in place; the caller keeps it, and waits for the handle."""
+        target = view(gradient)
+        scaling = (self.prescale_factor, self.postscale_factor)
+        return start_allreduce(target, target, name, self.op, scaling, self.process_set)
 
     def _travels_sparse(self, named: Named) -> bool:
         return _gradient(named[1]).is_sparse and not self.sparse_as_dense
@@ -98,11 +109,6 @@ def _store(reduced: torch.Tensor, grad: torch.Tensor, parameter: torch.nn.Parame
         parameter.grad = reduced.to_sparse()
     elif reduced.data_ptr() != grad.data_ptr():
         grad.copy_(reduced)
-
-
-def _travels_as_it_is(grad: torch.Tensor) -> bool:
-    strided = grad.layout is torch.strided and grad.is_contiguous()
-    return strided and not (grad.is_neg() or grad.is_conj())
 
 
 def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from horovod.common.process_sets import set_size
+from horovod.torch.bucket import Bucket
 from horovod.torch.gradient_reduction import Reduction
-from horovod.torch.parameter_groups import Bucket, Group, Groups, agree_on_groups
+from horovod.torch.parameter_groups import Group, Groups, agree_on_groups
 from horovod.torch.parameter_names import automatic_name
 
 
@@ -105,7 +106,7 @@ class HookedOptimizer(torch.optim.Optimizer):
         super().load_state_dict(state_dict)
 
     def _start(self, bucket: Bucket) -> None:
-        bucket.finish = self._reduction.start(bucket.named)
+        bucket.start(self._reduction)
 
     def _is_combining(self) -> bool:
         return any(bucket.finish is not None for bucket in self._buckets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional, Union
 
 import torch
@@ -15,30 +15,6 @@ Group = tuple[torch.nn.Parameter, ...]
 
 Groups = Optional[Union[int, Sequence[Sequence[torch.Tensor]]]]
 """A number of groups, or the members of some of them; None makes each parameter a group."""
-
-
-class Bucket:
-    """Parameters whose gradients travel together, and how far they are in this step."""
-
-    __slots__ = ("finish", "named", "passes_left", "waiting_for")
-
-    def __init__(self, named: Sequence[tuple[str, torch.nn.Parameter]], passes: int) -> None:
-        self.named = named
-        # What waits for the gradients, once they are on their way.
-        self.finish: Callable[[], object] | None = None
-        self.expect(passes)
-
-    def expect(self, passes: int) -> None:
-        """Begins to count the backward passes of every parameter anew."""
-        self.passes_left = [passes] * len(self.named)
-        self.waiting_for = len(self.named)
-
-    def arrived(self, index: int) -> bool:
-        """Counts a parameter's backward pass; True when all parameters have had theirs."""
-        self.passes_left[index] -= 1
-        if self.passes_left[index] == 0:
-            self.waiting_for -= 1
-        return self.waiting_for == 0
 
 
 def check_groups(groups: Groups) -> None:

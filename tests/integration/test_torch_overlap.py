@@ -31,11 +31,11 @@ class Mark(torch.autograd.Function):
 
 hvd.init()
 torch.manual_seed(1)
-first, second, third = (torch.nn.Linear(50, 50) for _ in range(3))
+first, second, third = (torch.nn.Linear(300, 300) for _ in range(3))
 model = torch.nn.ModuleList([first, second, third])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
-third(second(Mark.apply(first(torch.randn(4, 50))))).sum().backward()
+third(second(Mark.apply(first(torch.randn(4, 300))))).sum().backward()
 optimizer.step()
 """
 

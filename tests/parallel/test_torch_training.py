@@ -191,6 +191,7 @@ def test_a_conjugated_gradient() -> None:
     torch.testing.assert_close(parameter.grad.resolve_conj(), torch.full((2,), 1 - 1j * middle))
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
 @pytest.mark.usefixtures("several_ranks")
 def test_gradients_of_gradients_are_refused() -> None:
     model = new_model()

@@ -13,7 +13,7 @@ from horovod.common.process_sets import ProcessSet
 from horovod.torch.async_ops import allreduce_async_, sparse_allreduce_async
 from horovod.torch.compression import Compressor, NoneCompressor
 from horovod.torch.grouped_async_ops import grouped_allreduce_async_
-from horovod.torch.tensors import view
+from horovod.torch.tensors import plain_view
 
 Finish = Callable[[], object]
 """Waits for gradients and stores them in their parameters."""
@@ -63,7 +63,7 @@ class Reduction(NamedTuple):
 
     def start_as_it_is(self, name: str, gradient: torch.Tensor) -> int:
         """Starts combining a gradient in place; the caller keeps it, and waits for the handle."""
-        target = view(gradient)
+        target = plain_view(gradient)
         scaling = (self.prescale_factor, self.postscale_factor)
         return start_allreduce(target, target, name, self.op, scaling, self.process_set)
 

@@ -23,6 +23,9 @@ from horovod.torch.gradient_reduction import Reduction
 from horovod.torch.parameter_groups import Group, Groups, agree_on_groups
 from horovod.torch.parameter_names import automatic_name
 
+STARTED_TOGETHER = 256 << 10
+"""Bytes of gradients that are complete before their operations are started."""
+
 
 def check_passes(passes: int) -> None:
     """Raises ValueError for a number of backward passes that makes no sense."""
@@ -38,6 +41,9 @@ class HookedOptimizer(torch.optim.Optimizer):
     _backward_passes: int
     _buckets: list[Bucket]
     _hooked: set[torch.nn.Parameter]
+    _complete: list[Bucket]
+    """Small gradients that are to be started together."""
+    _complete_bytes: int
     _synchronized: bool
     _should_synchronize: bool
 
@@ -54,6 +60,8 @@ class HookedOptimizer(torch.optim.Optimizer):
         self._backward_passes = passes
         self._buckets = []
         self._hooked = set()
+        self._complete = []
+        self._complete_bytes = 0
         self._synchronized = False
         self._should_synchronize = True
         if self._combines():
@@ -101,15 +109,29 @@ class HookedOptimizer(torch.optim.Optimizer):
         """Loads a state; gradients that are being combined are forgotten."""
         for bucket in self._buckets:
             bucket.finish = None
+        self._forget_complete()
         self._synchronized = False
         self.set_backward_passes_per_step(self._backward_passes)
         super().load_state_dict(state_dict)
+
+    def _start_soon(self, bucket: Bucket, nbytes: int) -> None:
+        """Starts gradients a few at a time, each of which would otherwise wake the engine."""
+        self._complete.append(bucket)
+        self._complete_bytes += nbytes
+        if self._complete_bytes >= STARTED_TOGETHER or len(bucket.named) > 1:
+            for complete in self._complete:
+                self._start(complete)
+            self._forget_complete()
+
+    def _forget_complete(self) -> None:
+        self._complete.clear()
+        self._complete_bytes = 0
 
     def _start(self, bucket: Bucket) -> None:
         bucket.start(self._reduction)
 
     def _is_combining(self) -> bool:
-        return any(bucket.finish is not None for bucket in self._buckets)
+        return bool(self._complete) or any(bucket.finish for bucket in self._buckets)
 
     def synchronize(self) -> None:
         """Combines the gradients that have not been, and waits for all of them.
@@ -120,6 +142,7 @@ class HookedOptimizer(torch.optim.Optimizer):
         self._synchronized = True
 
     def _finish_all(self) -> None:
+        self._forget_complete()
         for bucket in self._buckets:
             if bucket.finish is None:
                 self._start(bucket)
@@ -201,4 +224,4 @@ def _gradient_is_ready(
     if parameter.grad is not None and parameter.grad.requires_grad:
         raise AssertionError("gradients of gradients cannot be combined by this optimizer")
     if bucket.arrived(index):
-        optimizer._start(bucket)
+        optimizer._start_soon(bucket, parameter.nbytes)

@@ -38,6 +38,11 @@ def view(tensor: torch.Tensor) -> View:
     if tensor.is_complex():
         parts = torch.view_as_real(tensor.detach())
         return View(tensor.data_ptr(), _dtype_code(parts.dtype), parts.shape, tensor)
+    return plain_view(tensor)
+
+
+def plain_view(tensor: torch.Tensor) -> View:
+    """Describes the memory of a tensor that is known to be usable as it is."""
     return View(tensor.data_ptr(), _dtype_code(tensor.dtype), tensor.shape, tensor)
 
 

@@ -24,6 +24,8 @@ from horovod.torch.parameter_groups import Groups
 class AdasumOptimizer(HookedOptimizer):
     """The part put in front of the wrapped optimizer's class."""
 
+    param_groups: list[dict[str, Any]]
+
     def distribute(
         self, names: dict[torch.nn.Parameter, str], passes: int, reduction: Any, groups: Groups
     ) -> None:

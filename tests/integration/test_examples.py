@@ -36,12 +36,13 @@ def test_pytorch_minimal(horovodrun) -> None:
 MNIST = str(EXAMPLES / "pytorch/pytorch_mnist.py")
 
 
-@pytest.mark.parametrize("option", ["--fp16-allreduce", "--use-adasum"])
-def test_pytorch_mnist(horovodrun, tmp_path: Path, option: str) -> None:
+# Adasum does not multiply the learning rate by the number of ranks.
+@pytest.mark.parametrize("options", ["--fp16-allreduce", "--use-adasum --lr 0.02"])
+def test_pytorch_mnist(horovodrun, tmp_path: Path, options: str) -> None:
     pytest.importorskip("torch")
     done = horovodrun(
         *["-np", "2", sys.executable, MNIST, "--data", str(tmp_path)],
-        *["--generated-images", "6000", "--log-interval", "10", option],
+        *["--generated-images", "6000", "--log-interval", "10", *options.split()],
         timeout=110,
     )
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ marked with `dynamic_process_sets`.
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -20,6 +21,10 @@ from horovod.common.process_sets import global_process_set
 
 PASSED = pytest.StashKey[bool]()
 DYNAMIC = "dynamic_process_sets"
+
+
+# A job in the background of a script starts with Ctrl-C ignored; tests interrupt themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:

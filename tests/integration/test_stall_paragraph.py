@@ -102,7 +102,9 @@ if os.environ["HOROVOD_RANK"] == "0":
 
 
 def test_a_rank_that_waits_for_something_else_inside_horovod_says_so() -> None:
-    text = paragraph(run("hvd.allreduce(np.ones(1), name='mine')", before=OTHER_ORDER))
+    # Later than rank 0 comes to `x`: the paragraph is about the longest wait.
+    work = "time.sleep(0.3); hvd.allreduce(np.ones(1), name='mine')"
+    text = paragraph(run(work, before=OTHER_ORDER))
     assert "`allreduce.mine` under way" in text, text
     assert "its program waits inside horovod (`allreduce`), called from <string>:" in text, text
     assert " in load_batch" in text, text

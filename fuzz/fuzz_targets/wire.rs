@@ -3,7 +3,7 @@
 #![no_main]
 
 use hvd_wire::frame::Assembler;
-use hvd_wire::{Ready, Verdict};
+use hvd_wire::{Kind, Note, Ready, Verdict};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,6 +22,14 @@ fn round_trip(bytes: &[u8]) {
     if let Ok(ready) = Ready::decode(bytes) {
         ready.encode(&mut again);
         assert_eq!(again, bytes);
+    }
+    again.clear();
+    if let Ok(note) = Note::decode(bytes) {
+        note.encode(&mut again);
+        assert_eq!(again, bytes);
+    }
+    if let Ok((_, message)) = Kind::split(bytes) {
+        assert_eq!(message.len() + 1, bytes.len());
     }
     again.clear();
     if let Ok(verdict) = Verdict::decode(bytes) {

@@ -1,4 +1,4 @@
-//! Negotiation messages over the transport's control lane.
+//! Messages of the negotiation, and notes of plans, over the transport's control lane.
 //!
 //! Sending never blocks: bytes that the lane cannot take now are held back and sent on a later
 //! turn. Only the coordinator insists ([`ControlChannel::flush_all`]), because it must not begin
@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use hvd_transport::{Interest, Lane, Transport, Wake};
 use hvd_types::Rank;
+use hvd_wire::Kind;
 use hvd_wire::frame::{self, Assembler};
 
 use crate::{Error, Result};
@@ -34,7 +35,8 @@ struct Peer {
 }
 
 impl ControlChannel {
-    /// A channel to the given peers: all others for the coordinator, the coordinator for others.
+    /// A channel to the given peers: all others for the coordinator; the coordinator, and those it
+    /// exchanges notes with, for others.
     pub(crate) fn new(peers: impl Iterator<Item = Rank>) -> Self {
         let peer = |rank| Peer {
             rank,
@@ -50,16 +52,23 @@ impl ControlChannel {
         }
     }
 
-    /// Puts one message into the outbox of each peer that is `addressed`.
+    /// Puts one message into the outbox of each peer that is `addressed`, and returns their number.
     pub(crate) fn post(
         &mut self,
+        kind: Kind,
         addressed: impl Fn(Rank) -> bool,
         encode: impl Fn(&mut Vec<u8>),
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        let whole = |out: &mut Vec<u8>| {
+            out.push(kind as u8);
+            encode(out);
+        };
+        let mut count = 0;
         for peer in self.peers.iter_mut().filter(|peer| addressed(peer.rank)) {
-            frame::append(&mut peer.outgoing, &encode).map_err(internal)?;
+            frame::append(&mut peer.outgoing, whole).map_err(internal)?;
+            count += 1;
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Sends what can be sent now.
@@ -89,13 +98,12 @@ impl ControlChannel {
         }
     }
 
-    /// Hands every whole message that has arrived to `take`, and returns their number.
+    /// Hands every whole message that has arrived to `take`.
     pub(crate) fn receive(
         &mut self,
         transport: &mut dyn Transport,
-        mut take: impl FnMut(Rank, &[u8]) -> Result<()>,
-    ) -> Result<usize> {
-        let mut count = 0;
+        mut take: impl FnMut(Rank, Kind, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         for peer in &mut self.peers {
             loop {
                 let length = transport.try_recv(peer.rank, Lane::Control, &mut self.piece)?;
@@ -105,11 +113,11 @@ impl ControlChannel {
                 peer.incoming.push(&self.piece[..length]);
             }
             while let Some(message) = peer.incoming.next_message().map_err(internal)? {
-                take(peer.rank, message)?;
-                count += 1;
+                let (kind, message) = Kind::split(message).map_err(internal)?;
+                take(peer.rank, kind, message)?;
             }
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Sleeps until a message may have arrived, held-back bytes may go, somebody wakes the

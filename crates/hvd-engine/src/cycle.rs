@@ -1,6 +1,6 @@
-//! The engine thread: drain, negotiate, execute, sleep; and nothing else.
+//! What is done over and over: drain, negotiate, execute, sleep; and nothing else.
 //!
-//! It alone owns the negotiation's state, so nothing here needs a lock. A turn that did something
+//! One thread at a time runs it (`helm.rs`), so nothing here needs a lock. A turn that did something
 //! is followed by another; a turn that found nothing to do ends in the transport's wait, which a
 //! submission, a message or an abort ends. No timer is involved unless a cycle time was asked for.
 
@@ -9,24 +9,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use hvd_transport::{Failure, Inquiry, Transport, Wake};
+use hvd_transport::{Failure, Inquiry, Transport, Wake, Waker};
 use hvd_types::{ProcessSetId, Rank};
-use hvd_wire::{Operation, Ready, Response, SetVerdict, Verdict};
+use hvd_wire::{Kind, Note, Operation, Ready, Response, SetVerdict, Verdict};
 
 use crate::control::ControlChannel;
+use crate::counters::Counters;
 use crate::engine::Farewell;
-use crate::execute::Executor;
+use crate::execute::{Executor, Task};
 use crate::execute::team::{Hierarchy, Team};
 use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
 use crate::negotiate::hub::{Addressed, Hub};
 use crate::observe::Observer;
+use crate::plan::course::Course;
+use crate::plan::roll_call::RollCall;
 use crate::process_set::ProcessSets;
 use crate::queue::{Change, Drained, Entry, Queue};
 use crate::stall::inquest::Inquest;
 use crate::{Error, Result};
+use planned::Held;
 
-/// Everything one rank's engine thread works with.
+mod planned;
+
+/// Everything one rank's engine works with.
 pub(crate) struct Cycle {
     transport: Box<dyn Transport>,
     control: ControlChannel,
@@ -47,15 +53,33 @@ pub(crate) struct Cycle {
     inquest: Inquest,
     /// Until when the coordinator has to answer a request for shutdown.
     shutdown_answer_due: Option<Instant>,
+    /// Verdicts that have arrived and were not yet carried out.
+    verdicts: VecDeque<Verdict>,
+    /// The plan that runs.
+    course: Option<Course>,
+    roll_call: RollCall,
+    /// What this rank last called out.
+    note: Note,
+    /// What waits for the end of the plan.
+    held: Held,
+    /// Since when somebody has waited for an operation that the plan lacks tensors for.
+    lacking_since: Option<Instant>,
+    counters: Arc<Counters>,
+    /// How it ended, once it has: the rank that asked for the end, or what went wrong.
+    fate: Option<Result<Rank>>,
 }
 
 /// What a turn of the cycle found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+pub(crate) enum Turn {
     Busy,
     Idle,
-    /// The engine ends because this rank, here or elsewhere, asked for it.
-    Over(Rank),
+}
+
+impl Turn {
+    pub(crate) fn is_idle(self) -> bool {
+        self == Self::Idle
+    }
 }
 
 impl Cycle {
@@ -69,9 +93,12 @@ impl Cycle {
         observer: Observer,
     ) -> Self {
         let me = transport.rank();
-        let peers = (0..transport.size())
-            .map(Rank::from_index)
-            .filter(|&peer| peer != me && (me == Rank::COORDINATOR || peer == Rank::COORDINATOR));
+        let roll_call = RollCall::new(me, transport.size());
+        let partners = roll_call.partners();
+        let peers = (0..transport.size()).map(Rank::from_index).filter(|&peer| {
+            let negotiates = me == Rank::COORDINATOR || peer == Rank::COORDINATOR;
+            peer != me && (negotiates || partners.contains(&peer))
+        });
         let global = registry.members(ProcessSetId::GLOBAL).map(|members| {
             let id = ProcessSetId::GLOBAL;
             (id, LocalSet::new(id, Team::new(members, &hosts)))
@@ -89,7 +116,24 @@ impl Cycle {
             hosts,
             changes: VecDeque::new(),
             shutdown_answer_due: None,
+            verdicts: VecDeque::new(),
+            course: None,
+            roll_call,
+            note: Note {
+                plan: 0,
+                operation: 0,
+                tensors: Vec::new(),
+            },
+            held: Held::default(),
+            lacking_since: None,
+            counters: Arc::default(),
+            fate: None,
         }
+    }
+
+    /// What it counts.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Has the ranks that are missed asked how they stand.
@@ -98,15 +142,25 @@ impl Cycle {
         Self { inquest, ..self }
     }
 
-    /// Runs until the engine is shut down or cannot go on. Either way nothing is left pending.
-    pub(crate) fn run(mut self, farewell: impl FnOnce(Farewell, Box<dyn Transport>)) {
-        // A panic is a bug of ours, and all the more a reason to tell the other ranks: without a
-        // word they would wait for this one for ever.
-        let result = catch_unwind(AssertUnwindSafe(|| self.turn_until_over()));
-        let result = result.unwrap_or_else(|_| {
-            let text = "the engine thread panicked; the message is above";
-            Err(Error::Internal(text.to_owned()))
-        });
+    /// What ends its sleep.
+    pub(crate) fn waker(&self) -> Waker {
+        self.transport.waker()
+    }
+
+    /// Whether the engine was shut down or cannot go on.
+    pub(crate) fn is_over(&self) -> bool {
+        self.fate.is_some()
+    }
+
+    /// Whether something is under way that this rank will have to go on with.
+    pub(crate) fn is_engaged(&self) -> bool {
+        let pending = self.sets.values().any(LocalSet::has_pending);
+        pending || !self.changes.is_empty() || !self.held.entries.is_empty()
+    }
+
+    /// Ends the engine, which is over. Nothing is left pending.
+    pub(crate) fn end(self, farewell: impl FnOnce(Farewell, Box<dyn Transport>)) {
+        let result = self.fate.clone().unwrap_or(Err(Error::ShutDown));
         let (reason, end) = match result {
             Ok(initiator) => self.shut_down_by(initiator),
             Err(error) => {
@@ -119,7 +173,7 @@ impl Cycle {
         };
         let unseen = self.queue.close(reason.clone());
         let pending = self.sets.into_values().flat_map(LocalSet::into_pending);
-        for entry in pending.chain(unseen) {
+        for entry in pending.chain(self.held.entries).chain(unseen) {
             entry.complete(Err(reason.clone()));
         }
         for change in self.changes {
@@ -157,38 +211,57 @@ impl Cycle {
         }
     }
 
-    /// Returns the rank that asked for the end.
-    fn turn_until_over(&mut self) -> Result<Rank> {
-        loop {
-            match self.turn()? {
-                Turn::Over(initiator) => return Ok(initiator),
-                Turn::Busy => {}
-                Turn::Idle => self.sleep()?,
-            }
-        }
+    /// Does once all there is to do.
+    pub(crate) fn turn(&mut self) -> Turn {
+        self.guarded(Self::try_turn).unwrap_or(Turn::Busy)
     }
 
-    fn turn(&mut self) -> Result<Turn> {
-        let announced = self.announce()?;
-        let mut verdicts = self.listen()?;
-        verdicts.extend(self.decide()?);
-        if !verdicts.is_empty() {
-            self.observer.timeline.cycle_start();
+    /// Waits until there may be something to do, or `limit` has come.
+    pub(crate) fn sleep(&mut self, limit: Option<Instant>) {
+        self.guarded(|cycle| cycle.try_sleep(limit));
+    }
+
+    /// Does something that may be the end; none if it was.
+    fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+        if self.is_over() {
+            return None;
         }
-        let turn = if announced || !verdicts.is_empty() {
+        // A panic is a bug of ours, and all the more a reason to tell the other ranks: without a
+        // word they would wait for this one for ever.
+        let result = catch_unwind(AssertUnwindSafe(|| act(self)));
+        let result = result.unwrap_or_else(|_| {
+            let text = "the engine panicked; the message is above";
+            Err(Error::Internal(text.to_owned()))
+        });
+        result.map_err(|error| self.fate = Some(Err(error))).ok()
+    }
+
+    fn try_turn(&mut self) -> Result<Turn> {
+        let announced = self.announce()?;
+        self.listen()?;
+        self.decide()?;
+        let mut turn = if announced || !self.verdicts.is_empty() {
             Turn::Busy
         } else {
             Turn::Idle
         };
-        for verdict in verdicts {
+        if !self.verdicts.is_empty() {
+            self.observer.timeline.cycle_start();
+        }
+        while let Some(verdict) = self.verdicts.pop_front() {
             if let Some(initiator) = self.carry_out(verdict)? {
-                return Ok(Turn::Over(initiator));
+                self.fate = Some(Ok(initiator));
+                return Ok(turn);
             }
+        }
+        if self.follow_plan()? {
+            turn = Turn::Busy;
         }
         Ok(turn)
     }
 
-    /// Tells the coordinator what was submitted here since the last turn.
+    /// Takes in what was submitted here since the last turn, and tells the coordinator unless it
+    /// is part of a plan.
     fn announce(&mut self) -> Result<bool> {
         let Drained {
             entries,
@@ -200,42 +273,60 @@ impl Cycle {
             self.control.flush(&mut *self.transport)?;
             return Ok(false);
         }
-        let mut messages = self.take_in(entries);
-        if asks_for_shutdown || !changes.is_empty() {
-            let global = self.message(&mut messages, ProcessSetId::GLOBAL);
-            global.shutdown = shutdown;
-            for Change { change, completer } in changes {
-                global.changes.push(change);
-                self.changes.push_back(completer);
-            }
-        }
         if asks_for_shutdown {
             self.shutdown_answer_due = Some(Instant::now() + self.transport.patience());
+            self.held.shutdown = true;
         }
-        for message in messages.into_values() {
-            self.tell(message)?;
+        for Change { change, completer } in changes {
+            self.held.changes.push(change);
+            self.changes.push_back(completer);
+        }
+        let now = Instant::now();
+        if self.course.is_some() {
+            self.enter(entries, now)?;
+        } else {
+            let messages = self.take_in(entries, now);
+            self.tell_all(messages)?;
         }
         self.control.flush(&mut *self.transport)?;
         Ok(true)
     }
 
     /// Sorts entries into their process sets and returns what there is to announce for each.
-    fn take_in(&mut self, entries: Vec<Entry>) -> BTreeMap<ProcessSetId, Ready> {
+    fn take_in(&mut self, entries: Vec<Entry>, now: Instant) -> BTreeMap<ProcessSetId, Ready> {
         let mut messages = BTreeMap::new();
-        let now = Instant::now();
         for mut entry in entries {
             self.observer.announced(&mut entry, now);
-            let id = entry.process_set;
-            match self.sets.get_mut(&id) {
-                Some(set) => {
-                    let message = messages.entry(id).or_insert_with(|| set.announcement());
-                    set.announce(entry, message);
-                }
-                // Removed between the caller's check and now.
-                None => entry.complete(Err(Error::Removed(id))),
-            }
+            self.sort_in(entry, &mut messages);
         }
         messages
+    }
+
+    fn sort_in(&mut self, entry: Entry, messages: &mut BTreeMap<ProcessSetId, Ready>) {
+        let id = entry.process_set;
+        match self.sets.get_mut(&id) {
+            Some(set) => {
+                let message = messages.entry(id).or_insert_with(|| set.announcement());
+                set.announce(entry, message);
+            }
+            // Removed between the caller's check and now.
+            None => entry.complete(Err(Error::Removed(id))),
+        }
+    }
+
+    /// Tells the coordinator what there is to announce, and what was held back.
+    fn tell_all(&mut self, mut messages: BTreeMap<ProcessSetId, Ready>) -> Result<()> {
+        let changes = std::mem::take(&mut self.held.changes);
+        let shutdown = std::mem::take(&mut self.held.shutdown);
+        if shutdown || !changes.is_empty() {
+            let global = self.message(&mut messages, ProcessSetId::GLOBAL);
+            global.shutdown = shutdown;
+            global.changes = changes;
+        }
+        for message in messages.into_values() {
+            self.tell(message)?;
+        }
+        Ok(())
     }
 
     fn message<'a>(
@@ -253,46 +344,63 @@ impl Cycle {
     fn tell(&mut self, message: Ready) -> Result<()> {
         match &mut self.hub {
             Some(hub) => hear(hub, &*self.transport, Rank::COORDINATOR, message),
-            None => self.control.post(|_| true, |out| message.encode(out)),
+            None => {
+                let coordinator = |peer| peer == Rank::COORDINATOR;
+                let encode = |out: &mut Vec<u8>| message.encode(out);
+                let count = self.control.post(Kind::Negotiation, coordinator, encode)?;
+                self.counters.negotiation_messages.add(count);
+                Ok(())
+            }
         }
     }
 
-    /// Reads what has arrived: the coordinator takes in what others announce, others get verdicts.
-    fn listen(&mut self) -> Result<Vec<Verdict>> {
-        let mut verdicts = Vec::new();
+    /// Reads what has arrived: the coordinator takes in what others announce, others get verdicts,
+    /// and all get notes.
+    fn listen(&mut self) -> Result<()> {
+        let Self {
+            control,
+            transport,
+            hub,
+            verdicts,
+            roll_call,
+            ..
+        } = self;
         let mut announcements = Vec::new();
-        let coordinates = self.hub.is_some();
-        self.control.receive(&mut *self.transport, |peer, bytes| {
-            if coordinates {
-                announcements.push((peer, Ready::decode(bytes).map_err(garbled(peer))?));
-            } else {
-                verdicts.push(Verdict::decode(bytes).map_err(garbled(peer))?);
+        control.receive(&mut **transport, |peer, kind, bytes| {
+            match kind {
+                Kind::Note => roll_call.hear(peer, Note::decode(bytes).map_err(garbled(peer))?),
+                Kind::Negotiation if hub.is_some() => {
+                    announcements.push((peer, Ready::decode(bytes).map_err(garbled(peer))?));
+                }
+                Kind::Negotiation => {
+                    verdicts.push_back(Verdict::decode(bytes).map_err(garbled(peer))?);
+                }
             }
             Ok(())
         })?;
-        if let Some(hub) = &mut self.hub {
+        if let Some(hub) = hub {
             for (peer, message) in announcements {
-                hear(hub, &*self.transport, peer, message)?;
+                hear(hub, &**transport, peer, message)?;
             }
         }
-        Ok(verdicts)
+        Ok(())
     }
 
-    /// On rank 0: the next verdicts that concern it, after all ranks have been sent theirs.
-    fn decide(&mut self) -> Result<Vec<Verdict>> {
+    /// On rank 0: takes the next verdicts that concern it, after all ranks have been sent theirs.
+    fn decide(&mut self) -> Result<()> {
         let Some(hub) = &mut self.hub else {
-            return Ok(Vec::new());
+            return Ok(());
         };
-        let mut mine = Vec::new();
         for Addressed { members, verdict } in hub.decide(Instant::now()) {
-            self.control
-                .post(|peer| members.contains(&peer), |out| verdict.encode(out))?;
+            let addressed = |peer| members.contains(&peer);
+            let encode = |out: &mut Vec<u8>| verdict.encode(out);
+            let count = self.control.post(Kind::Negotiation, addressed, encode)?;
+            self.counters.negotiation_messages.add(count);
             if members.contains(&Rank::COORDINATOR) {
-                mine.push(verdict);
+                self.verdicts.push_back(verdict);
             }
         }
-        self.control.flush_all(&mut *self.transport)?;
-        Ok(mine)
+        self.control.flush_all(&mut *self.transport)
     }
 
     /// Does what a verdict says and returns who wants the engine to end with it, if anybody.
@@ -307,7 +415,10 @@ impl Cycle {
         }
         for response in verdict.responses {
             match response {
-                Response::Execute(operation) => self.execute(id, &operation)?,
+                Response::Execute(operation) => {
+                    self.counters.negotiated_operations.add(1);
+                    self.execute(id, &operation)?;
+                }
                 Response::Refuse { name, reason } => {
                     if let Some(entry) = self.set(id)?.refused(&name)? {
                         self.queue.release(id, std::iter::once(&name));
@@ -322,6 +433,9 @@ impl Cycle {
                 }
             }
         }
+        if let Some(plan) = verdict.plan {
+            self.plan(plan)?;
+        }
         for change in verdict.changes {
             self.change_sets(change);
         }
@@ -329,16 +443,27 @@ impl Cycle {
     }
 
     fn execute(&mut self, id: ProcessSetId, operation: &Operation) -> Result<()> {
-        let set = self.set(id)?;
-        let tasks = set.tasks(operation)?;
-        let team = Arc::clone(&set.team);
+        let team = Arc::clone(&self.set(id)?.team);
+        self.observed(id, operation, |cycle, tasks| {
+            let (transport, timeline) = (&mut *cycle.transport, &cycle.observer.timeline);
+            cycle
+                .executor
+                .execute(transport, &team, operation, tasks, timeline)
+        })
+    }
+
+    /// Does something with what this rank has for an operation, which begins and ends with it.
+    fn observed(
+        &mut self,
+        id: ProcessSetId,
+        operation: &Operation,
+        act: impl FnOnce(&mut Self, Vec<Task>) -> Result<()>,
+    ) -> Result<()> {
+        let tasks = self.set(id)?.tasks(operation)?;
         self.queue
             .release(id, tasks.iter().map(|task| &task.plan.name));
         let noted = self.observer.begun(operation, &tasks);
-        let timeline = &self.observer.timeline;
-        let result = self
-            .executor
-            .execute(&mut *self.transport, &team, operation, tasks, timeline);
+        let result = act(self, tasks);
         self.observer.ended(operation, noted, result.is_ok());
         result
     }
@@ -385,14 +510,20 @@ impl Cycle {
         }
     }
 
-    /// Waits until there may be something to do.
-    fn sleep(&mut self) -> Result<()> {
+    fn try_sleep(&mut self, limit: Option<Instant>) -> Result<()> {
         let due = self.hub.as_ref().and_then(Hub::due);
         let stall_check = self.next_stall_check();
-        let deadlines = [due, stall_check, self.shutdown_answer_due];
+        let plan_due = self.plan_due();
+        let deadlines = [due, stall_check, plan_due, self.shutdown_answer_due, limit];
         let deadline = deadlines.into_iter().flatten().min();
+        if self.queue.expect(self.wanted(), self.lacks_tensors()) {
+            return Ok(());
+        }
         let wake = self.control.wait(&mut *self.transport, deadline)?;
         let now = Instant::now();
+        if plan_due.is_some_and(|due| now >= due) {
+            self.halt()?;
+        }
         if stall_check.is_some_and(|check| now >= check) {
             self.look_for_stalls(now);
         }

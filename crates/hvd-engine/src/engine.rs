@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hvd_collectives::Tuning;
 use hvd_transport::{Failure, Inquiry, Transport};
@@ -14,16 +14,18 @@ use hvd_wire::SetChange;
 
 use crate::affinity::Core;
 use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
+use crate::counters::{Counters, Counts};
 use crate::cycle::Cycle;
 use crate::execute::team::{Hierarchy, Team};
 use crate::fusion::plan::GroupFusion;
-use crate::handle::{Completer, Completion, Handle, Handles};
+use crate::handle::{Completer, Completion, Handle, Handles, Outcome};
+use crate::helm::Helm;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
 use crate::negotiate::hub::Hub;
 use crate::neighbours::Neighbours;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
-use crate::queue::{Change, Entry, Queue};
+use crate::queue::{Call, Change, Entry, Queue};
 use crate::recorder::FlightLog;
 use crate::stall::StallOptions;
 use crate::submit::Submission;
@@ -41,6 +43,8 @@ pub struct EngineOptions {
     pub cycle_time: Duration,
     /// Whether tensors of different groups may travel together.
     pub group_fusion: GroupFusion,
+    /// Whether steps that are always the same are executed without negotiation.
+    pub plans: bool,
     /// What an average is divided by while some ranks have joined.
     pub join_average: JoinAverage,
     /// Which operations go by way of hosts.
@@ -66,6 +70,7 @@ impl Default for EngineOptions {
             cache_capacity: 1024,
             cycle_time: Duration::ZERO,
             group_fusion: GroupFusion::default(),
+            plans: true,
             join_average: JoinAverage::default(),
             hierarchy: Hierarchy::default(),
             stall: None,
@@ -99,6 +104,8 @@ pub struct Engine {
     flight_log: FlightLog,
     kind: &'static str,
     queue: Arc<Queue>,
+    helm: Arc<Helm>,
+    counters: Arc<Counters>,
     handles: Handles,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -116,7 +123,7 @@ impl Engine {
         let (rank, size, kind) = (transport.rank(), transport.size(), transport.kind());
         let neighbours = Neighbours::of(rank, &hosts)
             .map_err(|error| Error::Internal(format!("the hosts make no sense: {error}")))?;
-        let queue = Arc::new(Queue::new(transport.waker()));
+        let queue = Arc::new(Queue::new());
         let timeline = Timeline::new();
         if rank == Rank::COORDINATOR
             && let Some((path, mark_cycles)) = &options.timeline
@@ -135,11 +142,14 @@ impl Engine {
             transport, to_cycle, hub, registry, hosts, hierarchy, observer,
         )
         .with_inquiry(inquiry);
+        let counters = cycle.counters();
+        let helm = Arc::new(Helm::new(cycle));
+        let watch = Arc::clone(&helm);
         let thread = thread::Builder::new()
             .name("hvd-engine".to_owned())
             .spawn(move || {
                 bind(core);
-                cycle.run(farewell);
+                watch.run(farewell);
             })
             .map_err(|error| Error::Internal(format!("cannot start the engine thread: {error}")))?;
         let thread = Mutex::new(Some(thread));
@@ -152,6 +162,8 @@ impl Engine {
             flight_log,
             kind,
             queue,
+            helm,
+            counters,
             handles: Handles::default(),
             thread,
         })
@@ -177,6 +189,11 @@ impl Engine {
         self.flight_log.clone()
     }
 
+    /// What this engine has done so far.
+    pub fn counts(&self) -> Counts {
+        self.counters.read()
+    }
+
     /// The process sets there are.
     pub fn process_sets(&self) -> &ProcessSets {
         &self.process_sets
@@ -188,6 +205,48 @@ impl Engine {
         let (handle, entry) = self.prepare(submission)?;
         self.start_all(vec![entry], &[handle])?;
         Ok(handle)
+    }
+
+    /// As [`Engine::submit`], for a caller who waits at once ([`Engine::wait`]): the engine thread
+    /// is not woken, because the caller can do all of the work itself.
+    pub fn submit_quietly(&self, submission: Submission) -> Result<Handle> {
+        let (handle, entry) = self.prepare(submission)?;
+        let result = self.queue.push_quietly(vec![entry]);
+        if result.is_err() {
+            self.forget_all(&[handle]);
+        }
+        result.map(|()| handle)
+    }
+
+    /// Whether an operation has ended. If it has not, somebody will work on it.
+    pub fn poll(&self, completion: &Completion) -> bool {
+        let done = completion.is_done();
+        if !done {
+            self.answer(self.queue.call());
+        }
+        done
+    }
+
+    /// Waits up to `limit` for an operation and takes its result; `None` if it has not ended by
+    /// then. Meanwhile the calling thread does the engine's work, if nobody else does.
+    pub fn wait(&self, completion: &Completion, limit: Duration) -> Option<Result<Outcome>> {
+        if !completion.is_done() {
+            let end = Instant::now() + limit;
+            let _waiter = self.queue.waiter();
+            let unseen = self.queue.has_unseen();
+            self.helm.steer(completion, end, unseen);
+            if !completion.is_done() {
+                self.answer(self.queue.call());
+            }
+            return completion.wait(end.saturating_duration_since(Instant::now()));
+        }
+        completion.wait(limit)
+    }
+
+    fn answer(&self, call: Call) {
+        if call == Call::Needed {
+            self.helm.rouse();
+        }
     }
 
     /// Accepts several operations at once, all or none of them, and returns their handles. The
@@ -233,7 +292,8 @@ impl Engine {
         }
         let completion = Arc::new(Completion::default());
         let completer = Completer::new(&completion);
-        self.queue.push_change(Change { change, completer })?;
+        let call = self.queue.push_change(Change { change, completer })?;
+        self.answer(call);
         Ok(completion)
     }
 
@@ -253,11 +313,16 @@ impl Engine {
     }
 
     fn start_all(&self, entries: Vec<Entry>, handles: &[Handle]) -> Result<()> {
-        let result = self.queue.push(entries);
-        if result.is_err() {
-            self.forget_all(handles);
+        match self.queue.push(entries) {
+            Ok(call) => {
+                self.answer(call);
+                Ok(())
+            }
+            Err(error) => {
+                self.forget_all(handles);
+                Err(error)
+            }
         }
-        result
     }
 
     fn forget_all(&self, handles: &[Handle]) {
@@ -282,6 +347,8 @@ impl Engine {
             return Ok(());
         }
         let started = self.timeline.start(path, marks(mark_cycles));
+        // A plan has no negotiation to show, so it ends.
+        self.helm.rouse();
         started.map_err(|error| Error::Internal(error.to_string()))
     }
 
@@ -294,6 +361,7 @@ impl Engine {
     /// rank's engine thread has ended. Harmless if it has ended already.
     pub fn shutdown(&self) {
         self.queue.request_shutdown();
+        self.helm.rouse();
         let thread = self
             .thread
             .lock()
@@ -315,6 +383,7 @@ fn hub(hosts: &[String], options: &EngineOptions, timeline: &Timeline) -> Hub {
         fusion_threshold: options.fusion_threshold,
         group_fusion: options.group_fusion,
         join_average: options.join_average,
+        plans: options.plans,
         cache_capacity: options.cache_capacity,
         cycle_time: options.cycle_time,
         stall: options.stall,

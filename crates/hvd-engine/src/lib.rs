@@ -20,13 +20,16 @@ mod queue;
 mod autotune;
 mod control;
 mod cycle;
+mod helm;
 mod local_set;
 mod negotiate;
+mod plan;
 mod process_set;
 
 mod execute;
 mod fusion;
 
+mod counters;
 mod observe;
 mod recorder;
 mod stall;
@@ -38,6 +41,7 @@ mod handle;
 pub use affinity::{Core, UnusableCore};
 pub use autotune::{AutotuneOptions, Choice, Dimension};
 pub use engine::{Engine, EngineOptions, Farewell};
+pub use counters::Counts;
 pub use error::{Error, ErrorClass, Result};
 pub use execute::team::Hierarchy;
 pub use fusion::plan::GroupFusion;

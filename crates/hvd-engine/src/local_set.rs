@@ -10,8 +10,10 @@ use hvd_wire::{Member, Operation, Ready, TensorPlan};
 use crate::execute::Task;
 use crate::execute::team::Team;
 use crate::negotiate::known::KnownTensors;
+use crate::plan::course::Course;
 use crate::queue::Entry;
 use crate::submit::JOIN_NAME;
+use crate::tensor::Source;
 use crate::{Error, Result};
 
 /// One process set as a member sees it.
@@ -49,11 +51,71 @@ impl LocalSet {
     /// Takes an entry in and adds it to an announcement: as a number if the same was agreed
     /// before.
     pub(crate) fn announce(&mut self, entry: Entry, message: &mut Ready) {
+        self.describe(&entry, message);
+        self.pending.insert(Arc::clone(&entry.request.name), entry);
+    }
+
+    fn describe(&self, entry: &Entry, message: &mut Ready) {
         match self.known.number_of(&entry.request) {
             Some(id) => message.cached.push(id),
             None => message.requests.push(entry.request.clone()),
         }
+    }
+
+    /// Takes an entry into a plan, or gives it back if the plan has no place for it.
+    pub(crate) fn enter(
+        &mut self,
+        entry: Entry,
+        course: &mut Course,
+    ) -> std::result::Result<(), Box<Entry>> {
+        let number = self.known.number_of(&entry.request);
+        if !number.is_some_and(|id| course.accept(id)) {
+            return Err(Box::new(entry));
+        }
         self.pending.insert(Arc::clone(&entry.request.name), entry);
+        Ok(())
+    }
+
+    /// Takes everything that is pending into a plan that begins; false if something does not fit.
+    pub(crate) fn enter_pending(&self, course: &mut Course) -> bool {
+        self.pending.values().all(|entry| {
+            let number = self.known.number_of(&entry.request);
+            number.is_some_and(|id| course.accept(id))
+        })
+    }
+
+    /// Announces all that is pending, in the order in which it was submitted, after a plan.
+    pub(crate) fn announce_pending(&self, message: &mut Ready) {
+        let mut pending: Vec<&Entry> = self.pending.values().collect();
+        pending.sort_by_key(|entry| entry.submitted);
+        for entry in pending {
+            self.describe(entry, message);
+        }
+    }
+
+    /// The sources of an operation's tensors, all of which were submitted here.
+    pub(crate) fn sources<'a>(
+        &'a self,
+        operation: &'a Operation,
+    ) -> impl Iterator<Item = Option<&'a Source>> {
+        operation.members.iter().map(|member| match member {
+            Member::Known(id) => {
+                let name = &self.known.get(*id)?.name;
+                self.pending.get(name).map(|entry| &entry.source)
+            }
+            Member::New(_) => None,
+        })
+    }
+
+    /// Bytes of an operation's tensors; none if one of them is not known.
+    pub(crate) fn bytes(&self, operation: &Operation) -> Option<u64> {
+        operation.members.iter().try_fold(0_u64, |sum, member| {
+            let Member::Known(id) = member else {
+                return None;
+            };
+            let elements = self.known.get(*id)?.shape.elements()?;
+            sum.checked_add(elements.checked_mul(operation.dtype.size() as u64)?)
+        })
     }
 
     /// Begins to carry out a verdict: forgets what it says is to be forgotten.
@@ -92,7 +154,8 @@ impl LocalSet {
         };
         let entry = self.pending.remove(&plan.name);
         match &entry {
-            Some(entry) => self.remember(&plan, entry),
+            Some(entry) if matches!(member, Member::New(_)) => self.remember(&plan, entry),
+            Some(_) => {}
             None if self.has_joined() && matches!(kind, OpKind::Allreduce | OpKind::Adasum) => {}
             None => return Err(not_asked_for(&plan.name)),
         }
@@ -118,6 +181,11 @@ impl LocalSet {
     pub(crate) fn joined(&mut self) -> Result<Entry> {
         let missing = || not_asked_for(&JOIN_NAME.into());
         self.pending.remove(JOIN_NAME).ok_or_else(missing)
+    }
+
+    /// Whether anything is pending.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Everything that is pending, when the set or the engine ends.

@@ -1,14 +1,14 @@
 //! What this rank has submitted: the door between callers' threads and the engine thread.
 //!
 //! One short lock guards the names in flight and the entries not yet drained; a caller holds it
-//! for a look-up and a push. The engine thread is woken once per drained queue: the first
-//! submission after a drain wakes it, later ones find that a wake is already under way.
+//! for a look-up and a push. Whoever submits is told whether the engine has to be roused: once per
+//! drained queue, by the first submission after a drain; or, while a plan waits for certain tensors,
+//! by as many as it waits for. Whoever waits for an operation rouses it in any case.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use hvd_transport::Waker;
 use hvd_types::ProcessSetId;
 use hvd_wire::{Request, SetChange};
 
@@ -92,7 +92,15 @@ pub(crate) struct Drained {
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    waker: Waker,
+}
+
+/// Whether the engine has to be roused for what was submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Call {
+    Needed,
+    /// Somebody has called it since it looked last.
+    Made,
 }
 
 #[derive(Debug, Default)]
@@ -102,23 +110,33 @@ struct State {
     fresh: Vec<Entry>,
     changes: Vec<Change>,
     shutdown: bool,
-    /// Whether the engine thread has been woken since its last look.
-    woken: bool,
+    /// Whether the engine has been roused since its last look.
+    called: bool,
+    /// How many entries have to be there before the engine is roused.
+    quota: usize,
+    /// Whether a plan waits for more entries, so that it has to know if somebody waits who might
+    /// have submitted them.
+    lacks: bool,
+    /// Callers who wait for an operation.
+    waiters: usize,
     /// Why nothing is accepted any more.
     closed: Option<Error>,
 }
 
 impl Queue {
-    pub(crate) fn new(waker: Waker) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             state: Mutex::default(),
-            waker,
         }
     }
 
     /// Accepts operations, all or none of them, or says why not. Nothing is left behind by a
-    /// refusal.
-    pub(crate) fn push(&self, entries: Vec<Entry>) -> Result<()> {
+    /// refusal. The engine is not roused for it: that is for whoever waits.
+    pub(crate) fn push_quietly(&self, entries: Vec<Entry>) -> Result<()> {
+        self.accept(entries).map(drop)
+    }
+
+    fn accept(&self, entries: Vec<Entry>) -> Result<MutexGuard<'_, State>> {
         let mut state = self.lock();
         if let Some(error) = state.refusal(&entries) {
             drop(state);
@@ -129,32 +147,74 @@ impl Queue {
         }
         state.names.extend(entries.iter().map(key));
         state.fresh.extend(entries);
-        self.wake(state);
-        Ok(())
+        Ok(state)
+    }
+
+    /// As [`Queue::push_quietly`], for an engine that is to begin at once.
+    pub(crate) fn push(&self, entries: Vec<Entry>) -> Result<Call> {
+        let mut state = self.accept(entries)?;
+        Ok(if state.fresh.len() < state.quota {
+            Call::Made
+        } else {
+            state.call()
+        })
+    }
+
+    /// Says how many submissions can pass before the engine has anything to do, and whether a plan
+    /// lacks them while other entries wait. True if there are so many already, and it was not
+    /// roused.
+    pub(crate) fn expect(&self, quota: usize, lacks: bool) -> bool {
+        let mut state = self.lock();
+        state.quota = quota;
+        state.lacks = lacks;
+        state.fresh.len() >= quota && !state.called
+    }
+
+    /// Whether somebody waits for an operation.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.lock().waiters > 0
+    }
+
+    /// Counts somebody who waits, until the guard is dropped.
+    pub(crate) fn waiter(&self) -> Waiter<'_> {
+        self.lock().waiters += 1;
+        Waiter(self)
+    }
+
+    /// Whether something was submitted that nobody has looked at.
+    pub(crate) fn has_unseen(&self) -> bool {
+        !self.lock().fresh.is_empty()
+    }
+
+    /// For somebody who waits: whether the engine has to look at what was submitted, or to learn
+    /// that somebody waits.
+    pub(crate) fn call(&self) -> Call {
+        let mut state = self.lock();
+        if state.fresh.is_empty() && !state.lacks {
+            return Call::Made;
+        }
+        state.call()
     }
 
     /// Accepts a change of the process sets.
-    pub(crate) fn push_change(&self, change: Change) -> Result<()> {
+    pub(crate) fn push_change(&self, change: Change) -> Result<Call> {
         let mut state = self.lock();
         if let Some(error) = state.closed.clone() {
             return Err(error);
         }
         state.changes.push(change);
-        self.wake(state);
-        Ok(())
+        Ok(state.call())
     }
 
-    /// Asks the engine thread to end the engine on all ranks.
+    /// Asks for the end of the engine on all ranks, at its next look.
     pub(crate) fn request_shutdown(&self) {
-        let mut state = self.lock();
-        state.shutdown = true;
-        self.wake(state);
+        self.lock().shutdown = true;
     }
 
     /// Everything submitted since the last look.
     pub(crate) fn drain(&self) -> Drained {
         let mut state = self.lock();
-        state.woken = false;
+        state.called = false;
         Drained {
             entries: std::mem::take(&mut state.fresh),
             changes: std::mem::take(&mut state.changes),
@@ -184,20 +244,30 @@ impl Queue {
         std::mem::take(&mut state.fresh)
     }
 
-    fn wake(&self, mut state: MutexGuard<'_, State>) {
-        let first = !std::mem::replace(&mut state.woken, true);
-        drop(state);
-        if first {
-            self.waker.wake();
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Somebody who waits for an operation.
+#[derive(Debug)]
+pub(crate) struct Waiter<'a>(&'a Queue);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waiters -= 1;
+    }
+}
+
 impl State {
+    fn call(&mut self) -> Call {
+        if std::mem::replace(&mut self.called, true) {
+            Call::Made
+        } else {
+            Call::Needed
+        }
+    }
+
     /// Why entries cannot be accepted, if they cannot. Names must also differ among themselves.
     fn refusal(&self, entries: &[Entry]) -> Option<Error> {
         if let Some(error) = &self.closed {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape, UnknownCode};
 
 use crate::message::{
-    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan, Tuned,
-    Verdict,
+    CacheId, Halted, Kind, Member, Note, Operation, Plan, PlanVerdict, Ready, Request, Response,
+    SetChange, SetVerdict, TensorPlan, Tuned, Verdict,
 };
 use crate::{Error, Result};
 
@@ -22,8 +22,34 @@ impl Ready {
             requests: reader.list(Reader::request)?,
             changes: reader.list(Reader::set_change)?,
             shutdown: reader.flag()?,
+            halted: reader.flag()?.then(|| reader.halted()).transpose()?,
         };
         reader.finish(ready)
+    }
+}
+
+impl Kind {
+    /// Takes the kind off a control message and returns the message itself.
+    pub fn split(bytes: &[u8]) -> Result<(Self, &[u8])> {
+        let mut reader = Reader(bytes);
+        let kind = match reader.byte()? {
+            0 => Self::Negotiation,
+            1 => Self::Note,
+            other => return Err(unknown("kind of control message", other)),
+        };
+        Ok((kind, reader.0))
+    }
+}
+
+impl Note {
+    /// Reads a message that fills `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        Ok(Self {
+            plan: reader.number()?,
+            operation: reader.number()?,
+            tensors: reader.0.to_vec(),
+        })
     }
 }
 
@@ -37,6 +63,7 @@ impl Verdict {
             evicted: reader.cache_ids()?,
             tuned: reader.flag()?.then(|| reader.tuned()).transpose()?,
             responses: reader.list(Reader::response)?,
+            plan: reader.flag()?.then(|| reader.plan_verdict()).transpose()?,
             changes: reader.list(Reader::set_verdict)?,
             shutdown: reader.flag()?.then(|| reader.rank()).transpose()?,
         };
@@ -92,6 +119,28 @@ impl<'a> Reader<'a> {
             1 => Ok(SetVerdict::Removed(self.process_set()?)),
             2 => Ok(SetVerdict::Refused(self.text()?.to_owned())),
             other => Err(unknown("verdict on process sets", other)),
+        }
+    }
+
+    fn halted(&mut self) -> Result<Halted> {
+        Ok(Halted {
+            plan: self.number()?,
+            next: self.number()?,
+        })
+    }
+
+    fn plan_verdict(&mut self) -> Result<PlanVerdict> {
+        match self.byte()? {
+            0 => Ok(PlanVerdict::Begin(Plan {
+                number: self.number()?,
+                operations: self.list(Self::operation)?,
+            })),
+            1 => Ok(PlanVerdict::Halt(self.number()?)),
+            2 => Ok(PlanVerdict::End {
+                number: self.number()?,
+                next: self.number()?,
+            }),
+            other => Err(unknown("verdict on a plan", other)),
         }
     }
 

@@ -4,8 +4,8 @@
 use hvd_types::{OpKind, Rank, Shape};
 
 use crate::message::{
-    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan, Tuned,
-    Verdict,
+    CacheId, Member, Note, Operation, PlanVerdict, Ready, Request, Response, SetChange, SetVerdict,
+    TensorPlan, Tuned, Verdict,
 };
 
 impl Ready {
@@ -17,6 +17,20 @@ impl Ready {
         list(out, &self.requests, request);
         list(out, &self.changes, set_change);
         out.push(u8::from(self.shutdown));
+        out.push(u8::from(self.halted.is_some()));
+        if let Some(halted) = self.halted {
+            number(out, halted.plan);
+            number(out, halted.next);
+        }
+    }
+}
+
+impl Note {
+    /// Appends this message to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        number(out, self.plan);
+        number(out, self.operation);
+        out.extend_from_slice(&self.tensors);
     }
 }
 
@@ -31,6 +45,10 @@ impl Verdict {
             self::tuned(out, tuned);
         }
         list(out, &self.responses, response);
+        out.push(u8::from(self.plan.is_some()));
+        if let Some(plan) = &self.plan {
+            plan_verdict(out, plan);
+        }
         list(out, &self.changes, set_verdict);
         out.push(u8::from(self.shutdown.is_some()));
         if let Some(rank) = self.shutdown {
@@ -80,6 +98,25 @@ fn set_verdict(out: &mut Vec<u8>, verdict: &SetVerdict) {
         SetVerdict::Refused(reason) => {
             out.push(2);
             text(out, reason);
+        }
+    }
+}
+
+fn plan_verdict(out: &mut Vec<u8>, verdict: &PlanVerdict) {
+    match verdict {
+        PlanVerdict::Begin(plan) => {
+            out.push(0);
+            number(out, plan.number);
+            list(out, &plan.operations, operation);
+        }
+        PlanVerdict::Halt(plan) => {
+            out.push(1);
+            number(out, *plan);
+        }
+        PlanVerdict::End { number: plan, next } => {
+            out.push(2);
+            number(out, *plan);
+            number(out, *next);
         }
     }
 }

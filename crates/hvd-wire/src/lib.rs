@@ -1,5 +1,5 @@
 //! The negotiation's messages as bytes: [`Ready`] from a rank to the coordinator, [`Verdict`]
-//! from the coordinator to every rank, and the [`frame`]s that carry them; and what a rank tells
+//! from the coordinator to every rank, [`Note`] between ranks that need no negotiation, and the [`frame`]s that carry them; and what a rank tells
 //! about itself when it is asked ([`testimony`]).
 //!
 //! Numbers are little-endian; texts and lists are preceded by a 32-bit count, checked against the
@@ -19,6 +19,6 @@ pub mod testimony;
 
 pub use error::{Error, Result};
 pub use message::{
-    CacheId, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan, Tuned,
-    Verdict,
+    CacheId, Halted, Kind, Member, Note, Operation, Plan, PlanVerdict, Ready, Request, Response,
+    SetChange, SetVerdict, TensorPlan, Tuned, Verdict,
 };

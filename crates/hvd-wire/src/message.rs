@@ -54,6 +54,17 @@ pub struct Ready {
     pub changes: Vec<SetChange>,
     /// Whether this rank wants the job's engine to shut down.
     pub shutdown: bool,
+    /// Said once of a plan: this rank does not go on with it.
+    pub halted: Option<Halted>,
+}
+
+/// How far a rank has come in a plan that it does not go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Halted {
+    /// The plan's number.
+    pub plan: u64,
+    /// The first operation that this rank has not called for, counted from 0 over all rounds.
+    pub next: u64,
 }
 
 /// A change of the process sets, which all ranks have to ask for in the same order.
@@ -96,6 +107,8 @@ pub struct Verdict {
     pub tuned: Option<Tuned>,
     /// What to do, in order.
     pub responses: Vec<Response>,
+    /// What is said of a plan; after the responses. Only verdicts on the global set say something.
+    pub plan: Option<PlanVerdict>,
     /// What became of changes of the process sets, in order; after the responses.
     pub changes: Vec<SetVerdict>,
     /// The rank that asked for the engine to end after this, if one did.
@@ -181,4 +194,50 @@ pub struct TensorPlan {
     pub shape: Shape,
     /// First dimension on every rank, where ranks may differ; else empty.
     pub first_dimensions: Vec<u64>,
+}
+
+/// What the coordinator says of the plan.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlanVerdict {
+    /// From here on operations are executed by this plan, without negotiation.
+    Begin(Plan),
+    /// Nobody calls for any more operations of the plan with this number. Every rank answers how
+    /// far it has come.
+    Halt(u64),
+    /// The plan is over: operations before `next` are executed, no others.
+    End {
+        /// The plan's number.
+        number: u64,
+        /// The first operation that is not executed.
+        next: u64,
+    },
+}
+
+/// Operations that come over and over, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Plans of a job are numbered from 1.
+    pub number: u64,
+    /// One round.
+    pub operations: Vec<Operation>,
+}
+
+/// What a rank calls out to others when it has everything for the next operation of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Note {
+    /// The plan's number.
+    pub plan: u64,
+    /// The operation, counted from 0 over all rounds.
+    pub operation: u64,
+    /// This rank's tensors, if they are small enough to travel with the note.
+    pub tensors: Vec<u8>,
+}
+
+/// What a control message is: its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A [`Ready`] to the coordinator, or a [`Verdict`] from it.
+    Negotiation = 0,
+    /// A [`Note`].
+    Note = 1,
 }

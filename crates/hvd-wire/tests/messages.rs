@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use hvd_wire::{
-    CacheId, Error, Member, Operation, Ready, Request, Response, SetChange, SetVerdict, TensorPlan,
-    Tuned, Verdict,
+    CacheId, Error, Halted, Kind, Member, Note, Operation, Plan, PlanVerdict, Ready, Request,
+    Response, SetChange, SetVerdict, TensorPlan, Tuned, Verdict,
 };
 use proptest::prelude::*;
 
@@ -118,8 +118,40 @@ prop_compose! {
         process_set in process_set(), changes in prop::collection::vec(set_change(), 0..4),
         seen in any::<u64>(), cached in cache_ids(),
         requests in prop::collection::vec(request(), 0..6), shutdown in any::<bool>(),
+        halted in prop::option::of(halted()),
     ) -> Ready {
-        Ready { process_set, seen, cached, requests, changes, shutdown }
+        Ready { process_set, seen, cached, requests, changes, shutdown, halted }
+    }
+}
+
+prop_compose! {
+    fn halted()(plan in any::<u64>(), next in any::<u64>()) -> Halted {
+        Halted { plan, next }
+    }
+}
+
+prop_compose! {
+    fn plan()(
+        number in any::<u64>(), operations in prop::collection::vec(operation(), 0..4),
+    ) -> Plan {
+        Plan { number, operations }
+    }
+}
+
+fn plan_verdict() -> impl Strategy<Value = PlanVerdict> {
+    prop_oneof![
+        plan().prop_map(PlanVerdict::Begin),
+        any::<u64>().prop_map(PlanVerdict::Halt),
+        halted().prop_map(|Halted { plan: number, next }| PlanVerdict::End { number, next }),
+    ]
+}
+
+prop_compose! {
+    fn note()(
+        plan in any::<u64>(), operation in any::<u64>(),
+        tensors in prop::collection::vec(any::<u8>(), 0..40),
+    ) -> Note {
+        Note { plan, operation, tensors }
     }
 }
 
@@ -137,10 +169,10 @@ prop_compose! {
         process_set in process_set(), changes in prop::collection::vec(set_verdict(), 0..4),
         sequence in any::<u64>(), evicted in cache_ids(), tuned in prop::option::of(tuned()),
         responses in prop::collection::vec(response(), 0..6),
-        shutdown in prop::option::of(any::<u32>()),
+        plan in prop::option::of(plan_verdict()), shutdown in prop::option::of(any::<u32>()),
     ) -> Verdict {
         let shutdown = shutdown.map(Rank::new);
-        Verdict { process_set, sequence, evicted, tuned, responses, changes, shutdown }
+        Verdict { process_set, sequence, evicted, tuned, responses, plan, changes, shutdown }
     }
 }
 
@@ -164,6 +196,20 @@ proptest! {
     }
 
     #[test]
+    fn note_round_trips(message in note()) {
+        let bytes = encoded(|out| {
+            out.push(Kind::Note as u8);
+            message.encode(out);
+        });
+        let (kind, rest) = Kind::split(&bytes).unwrap();
+        prop_assert_eq!(kind, Kind::Note);
+        prop_assert_eq!(Note::decode(rest).unwrap(), message);
+        for end in 0..16 {
+            prop_assert!(Note::decode(&rest[..end]).is_err());
+        }
+    }
+
+    #[test]
     fn no_shorter_or_longer_message_is_accepted(message in verdict(), extra in any::<u8>()) {
         let mut bytes = encoded(|out| message.encode(out));
         for end in 0..bytes.len() {
@@ -177,6 +223,7 @@ proptest! {
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Ready::decode(&bytes);
         let _ = Verdict::decode(&bytes);
+        let _ = Kind::split(&bytes).map(|(_, rest)| Note::decode(rest));
     }
 }
 
@@ -220,6 +267,7 @@ fn golden_bytes_of_a_ready_message() {
         &[0],                     // no group
         &0_u32.to_le_bytes(),     // no change of process sets
         &[1],                     // shutdown
+        &[0],                     // no plan was halted
     ]
     .concat();
     assert_eq!(encoded(|out| ready.encode(out)), expected);

@@ -152,7 +152,7 @@ fn factor_in(operation: &Operation, work: &Work) -> f64 {
     }
 }
 
-fn factor_out(operation: &Operation) -> f64 {
+pub(super) fn factor_out(operation: &Operation) -> f64 {
     match operation.reduce_op {
         ReduceOp::Average => operation.postscale / f64::from(operation.divisor),
         _ => operation.postscale,

@@ -9,6 +9,7 @@ mod allreduce;
 mod alltoall;
 mod barrier;
 mod broadcast;
+pub(crate) mod noted;
 mod phases;
 mod reducescatter;
 pub(crate) mod team;
@@ -123,11 +124,40 @@ impl Executor {
         tasks: Vec<Task>,
         timeline: &Timeline,
     ) -> Result<()> {
-        let (works, completers): (Vec<Work>, Vec<Option<Completer>>) =
-            tasks.into_iter().map(|task| task.split(operation)).unzip();
+        let (works, completers) = split(operation, tasks);
         let label = label(operation, &works);
         let phases = Phases::new(timeline, &works);
-        match self.run(transport, team, operation, works, phases) {
+        let result = self.run(transport, team, operation, works, phases);
+        complete(completers, result, label)
+    }
+
+    /// Executes an operation whose tensors came from all ranks with their notes, and completes its
+    /// tasks.
+    pub(crate) fn execute_noted(
+        &mut self,
+        operation: &Operation,
+        tasks: Vec<Task>,
+        notes: &[impl AsRef<[u8]>],
+    ) -> Result<()> {
+        let (works, completers) = split(operation, tasks);
+        let label = label(operation, &works);
+        let result = noted::spread(operation, works, notes, &mut self.result);
+        complete(completers, result, label)
+    }
+}
+
+fn split(operation: &Operation, tasks: Vec<Task>) -> (Vec<Work>, Vec<Option<Completer>>) {
+    tasks.into_iter().map(|task| task.split(operation)).unzip()
+}
+
+/// Completes tasks with their outcomes. An error means that the ranks are no longer in step.
+fn complete(
+    completers: Vec<Option<Completer>>,
+    result: hvd_collectives::Result<Vec<Outcome>>,
+    label: impl Fn() -> String,
+) -> Result<()> {
+    {
+        match result {
             Ok(outcomes) => {
                 let done = completers.into_iter().zip(outcomes);
                 for (completer, outcome) in done.filter_map(|(to, what)| Some((to?, what))) {
@@ -144,7 +174,9 @@ impl Executor {
             }
         }
     }
+}
 
+impl Executor {
     fn run(
         &mut self,
         transport: &mut dyn Transport,

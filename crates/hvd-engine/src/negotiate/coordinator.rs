@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hvd_types::{OpKind, ProcessSetId, Rank};
-use hvd_wire::{CacheId, Member, Ready, Response, Tuned, Verdict};
+use hvd_wire::{CacheId, Member, PlanVerdict, Ready, Response, Tuned, Verdict};
 
 use super::agreement::Agreement;
 use super::cache::Cache;
@@ -22,8 +22,14 @@ use super::validate::{Claim, Party, validate};
 use super::waiting::{Asked, Waiting};
 use crate::autotune::{Autotuner, Change, Parameters};
 use crate::fusion::plan::{Agreed, GroupFusion, fuse};
+use crate::plan::conductor::Conductor;
+use crate::plan::rhythm::Rhythm;
 use crate::stall::{StallInspector, StallOptions, StallReport};
 use crate::timeline::Timeline;
+
+/// The most that travels together by a plan. A plan has no need of large operations, and the
+/// smaller they are, the sooner the first gradients are on their way.
+const PLANNED_BYTES: u64 = 2 << 20;
 
 /// What all coordinators of a job are told once.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +42,8 @@ pub(crate) struct CoordinatorOptions {
     pub(crate) cache_capacity: usize,
     /// Least time between two verdicts.
     pub(crate) cycle_time: Duration,
+    /// Whether steps that are always the same get a plan.
+    pub(crate) plans: bool,
     /// How long a tensor may wait for some ranks; `None` for ever.
     pub(crate) stall: Option<StallOptions>,
     pub(crate) timeline: Timeline,
@@ -70,6 +78,8 @@ pub(crate) enum ProtocolError {
     UnknownRoot(Rank),
     #[error("spoke of process set {0}, which it is not in")]
     NotAMember(ProcessSetId),
+    #[error("asked for tensors while a plan runs")]
+    AskedDuringPlan,
 }
 
 /// The state of the negotiation.
@@ -98,6 +108,9 @@ pub(crate) struct Coordinator {
     adopted: Option<Parameters>,
     /// For the global set, while something is to be tuned.
     autotuner: Option<Autotuner>,
+    /// For the global set, where plans are allowed.
+    rhythm: Option<Rhythm>,
+    conductor: Conductor,
 }
 
 impl Coordinator {
@@ -115,8 +128,11 @@ impl Coordinator {
             cycle_time: options.cycle_time,
             cache_capacity: options.cache_capacity,
         };
+        let plans = options.plans && id == ProcessSetId::GLOBAL;
         Self {
             id,
+            rhythm: plans.then(Rhythm::new),
+            conductor: Conductor::new(members.len()),
             members: members.into(),
             options,
             waiting: HashMap::new(),
@@ -172,6 +188,19 @@ impl Coordinator {
         now: Instant,
     ) -> Result<(), ProtocolError> {
         let position = self.position(rank)?;
+        if let Some(halted) = message.halted {
+            self.conductor.hear(position, halted);
+        }
+        let asks = !message.cached.is_empty() || !message.requests.is_empty();
+        if asks && self.conductor.is_running() {
+            // Its sender holds on to them (`PLAN-3`).
+            return if self.conductor.precedes_plan(message.seen) {
+                self.cache.acknowledge(position, message.seen);
+                Ok(())
+            } else {
+                Err(ProtocolError::AskedDuringPlan)
+            };
+        }
         for id in message.cached {
             let unknown = ProtocolError::UnknownNumber(id);
             let agreement = Arc::clone(self.cache.resolve(id).ok_or(unknown)?);
@@ -216,6 +245,11 @@ impl Coordinator {
         tell_evicted_in_full(&mut agreed, &evicted);
         let tuned = self.retune(now, &agreed);
         let threshold = self.pace.fusion_threshold;
+        let plan = if urgent || !responses.is_empty() || self.last_joined.is_some() {
+            None
+        } else {
+            self.plan(&agreed)
+        };
         let operations = fuse(agreed, threshold, self.options.group_fusion);
         responses.extend(operations.into_iter().map(Response::Execute));
         responses.extend(
@@ -229,6 +263,60 @@ impl Coordinator {
             evicted,
             tuned,
             responses,
+            plan,
+            ..Verdict::default()
+        })
+    }
+
+    /// The beginning of a plan, if the tensors that are executed now complete a step like those
+    /// before.
+    fn plan(&mut self, agreed: &[Agreed]) -> Option<PlanVerdict> {
+        let rhythm = self.rhythm.as_mut()?;
+        let unfit = !self.joined.is_empty()
+            || self.autotuner.is_some()
+            || !self.pace.cycle_time.is_zero()
+            || self.options.timeline.is_recording();
+        if unfit {
+            rhythm.forget();
+            return None;
+        }
+        rhythm.observe(agreed);
+        let step = rhythm.take_step()?;
+        let cache = &self.cache;
+        let lives = |tensor: &Agreed| match &tensor.member {
+            Member::Known(id) => cache.is_live(*id),
+            Member::New(_) => false,
+        };
+        if !step.iter().all(lives) {
+            return None;
+        }
+        let threshold = self.pace.fusion_threshold.min(PLANNED_BYTES);
+        let operations = fuse(step, threshold, self.options.group_fusion);
+        for name in std::mem::take(&mut self.waiting).into_keys() {
+            if let Some(stalls) = &mut self.stalls {
+                stalls.answered(&name);
+            }
+        }
+        Some(self.conductor.begin(operations, self.sequence))
+    }
+
+    /// Whether a plan runs, and nothing is negotiated.
+    pub(crate) fn has_plan(&self) -> bool {
+        self.conductor.is_running()
+    }
+
+    /// What there is to say of the plan; `disturbed` if there is something that it has no place for.
+    pub(crate) fn conduct(&mut self, disturbed: bool) -> Option<Verdict> {
+        let disturbed = disturbed || self.options.timeline.is_recording();
+        let (plan, rounds) = self.conductor.decide(disturbed)?;
+        if let (Some(rhythm), Some(rounds)) = (&mut self.rhythm, rounds) {
+            rhythm.ended_after(rounds);
+        }
+        self.sequence += 1;
+        Some(Verdict {
+            process_set: self.id,
+            sequence: self.sequence,
+            plan: Some(plan),
             ..Verdict::default()
         })
     }

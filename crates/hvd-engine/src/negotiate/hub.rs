@@ -25,6 +25,8 @@ pub(crate) struct Hub {
     sets: SetNegotiation,
     /// Who asked for the end first.
     shutdown: Option<Rank>,
+    /// Whether something was asked for that a plan has no place for.
+    disturbed: bool,
 }
 
 /// A verdict and the ranks it is for.
@@ -46,6 +48,7 @@ impl Hub {
             sets: SetNegotiation::new(size),
             options,
             shutdown: None,
+            disturbed: false,
         }
     }
 
@@ -67,6 +70,9 @@ impl Hub {
         if message.shutdown {
             self.shutdown.get_or_insert(rank);
         }
+        self.disturbed |= message.shutdown
+            || !message.changes.is_empty()
+            || message.process_set != ProcessSetId::GLOBAL;
         self.sets.hear(rank, std::mem::take(&mut message.changes));
         match self.coordinators.get_mut(&message.process_set) {
             Some(coordinator) => coordinator.hear(rank, message, now),
@@ -78,9 +84,19 @@ impl Hub {
 
     /// The verdicts that are due, in the order in which every rank gets them.
     pub(crate) fn decide(&mut self, now: Instant) -> Vec<Addressed> {
+        let mut verdicts: Vec<Addressed> = Vec::new();
+        if let Some(global) = self.coordinators.get_mut(&ProcessSetId::GLOBAL) {
+            if let Some(verdict) = global.conduct(self.disturbed) {
+                let members = Arc::clone(global.members());
+                verdicts.push(Addressed { members, verdict });
+            }
+            if global.has_plan() {
+                return verdicts;
+            }
+        }
+        self.disturbed = false;
         let changes = self.sets.decide(&self.options.hosts);
         let must_speak = self.shutdown.is_some() || !changes.is_empty();
-        let mut verdicts: Vec<Addressed> = Vec::new();
         let mut retuned = false;
         for (&id, coordinator) in self.coordinators.iter_mut().rev() {
             let urgent = must_speak && id == ProcessSetId::GLOBAL;

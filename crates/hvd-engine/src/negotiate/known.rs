@@ -29,6 +29,11 @@ impl KnownTensors {
         (self.by_id.get(id)?.request == *request).then_some(*id)
     }
 
+    /// The description a number stands for, to look at.
+    pub(crate) fn get(&self, id: CacheId) -> Option<&TensorPlan> {
+        self.by_id.get(&id).map(|known| &*known.plan)
+    }
+
     /// The description a number stands for.
     pub(crate) fn plan(&self, id: CacheId) -> Option<Arc<TensorPlan>> {
         self.by_id.get(&id).map(|known| Arc::clone(&known.plan))

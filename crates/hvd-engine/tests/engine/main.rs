@@ -12,4 +12,5 @@ mod jobs;
 
 mod autotune;
 mod operations;
+mod plans;
 mod sets;

@@ -1,0 +1,53 @@
+//! What an engine has done so far, in numbers: above all, whether steps still need negotiation.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts that one engine keeps and any thread reads.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) negotiation_messages: Counter,
+    pub(crate) notes: Counter,
+    pub(crate) plans: Counter,
+    pub(crate) planned_operations: Counter,
+    pub(crate) negotiated_operations: Counter,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts since the engine started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages of the negotiation that this rank has sent.
+    pub negotiation_messages: u64,
+    /// Notes that this rank has sent: the first bytes of operations that follow a plan.
+    pub notes: u64,
+    /// Plans that have begun.
+    pub plans: u64,
+    /// Operations that were executed by a plan, without negotiation.
+    pub planned_operations: u64,
+    /// Operations that were executed because the ranks negotiated them.
+    pub negotiated_operations: u64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self) -> Counts {
+        Counts {
+            negotiation_messages: self.negotiation_messages.get(),
+            notes: self.notes.get(),
+            plans: self.plans.get(),
+            planned_operations: self.planned_operations.get(),
+            negotiated_operations: self.negotiated_operations.get(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The cycle while a plan runs: what is submitted goes into the plan, and operations begin when all
+//! ranks have called for them. What the rules are stands in `plan/mod.rs`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hvd_transport::Wake;
+use hvd_types::{ProcessSetId, Rank};
+use hvd_wire::{Kind, Operation, Plan, PlanVerdict, SetChange};
+
+use super::Cycle;
+use crate::execute::noted;
+use crate::local_set::LocalSet;
+use crate::plan::course::Course;
+use crate::plan::roll_call::Step;
+use crate::queue::Entry;
+use crate::{Error, Result};
+
+/// How long somebody waits for an operation that lacks tensors before it is negotiated. A program
+/// that waits has usually submitted what it has; another thread of it might come with more.
+const BLOCKED: Duration = Duration::from_millis(2);
+
+/// What was submitted and is not announced before the plan has ended.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) entries: Vec<Entry>,
+    pub(super) changes: Vec<SetChange>,
+    pub(super) shutdown: bool,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.changes.is_empty() && !self.shutdown
+    }
+}
+
+impl Cycle {
+    /// Takes what was submitted into the plan. What does not fit is held back and ends it.
+    pub(super) fn enter(&mut self, entries: Vec<Entry>, now: Instant) -> Result<()> {
+        let (Some(course), Some(global)) = (
+            &mut self.course,
+            self.sets.get_mut(&ProcessSetId::GLOBAL),
+        ) else {
+            return Ok(());
+        };
+        if !global.has_pending() {
+            course.waits_since(now);
+        }
+        for mut entry in entries {
+            self.observer.announced(&mut entry, now);
+            if entry.process_set == ProcessSetId::GLOBAL {
+                if let Err(entry) = global.enter(entry, course) {
+                    self.held.entries.push(*entry);
+                }
+            } else {
+                self.held.entries.push(entry);
+            }
+        }
+        if self.held.is_empty() {
+            Ok(())
+        } else {
+            self.halt()
+        }
+    }
+
+    /// Does what the plan has to do now; true if that was anything.
+    pub(super) fn follow_plan(&mut self) -> Result<bool> {
+        let mut moved = false;
+        while let Some(course) = &self.course {
+            if course.is_ready() {
+                self.call_out()?;
+                moved = true;
+            } else if course.has_called() && self.all_have_called()?.is_none() {
+                self.execute_planned()?;
+                moved = true;
+            } else {
+                break;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Tells others that this rank has everything for the next operation.
+    fn call_out(&mut self) -> Result<()> {
+        let Some(course) = &mut self.course else {
+            return Ok(());
+        };
+        course.call();
+        let (operation, is_noted) = course.current();
+        self.note.plan = course.number();
+        self.note.operation = course.next();
+        self.note.tensors.clear();
+        if is_noted && let Some(global) = self.sets.get(&ProcessSetId::GLOBAL) {
+            let sources = global.sources(&operation);
+            let there = noted::gather(&operation, sources, &mut self.note.tensors);
+            if !there.map_err(|error| Error::Internal(error.to_string()))? {
+                let text = "a tensor of the plan is not there".to_owned();
+                return Err(Error::Internal(text));
+            }
+        }
+        let told = self.roll_call.first_told();
+        self.send_note(&told)
+    }
+
+    fn send_note(&mut self, to: &[Rank]) -> Result<()> {
+        let note = &self.note;
+        let addressed = |peer| to.contains(&peer);
+        let count = self
+            .control
+            .post(Kind::Note, addressed, |out| note.encode(out))?;
+        self.counters.notes.add(count);
+        self.control.flush(&mut *self.transport)
+    }
+
+    /// A rank that has not called for the operation that this one has called for; none if all have.
+    fn all_have_called(&mut self) -> Result<Option<Rank>> {
+        loop {
+            let (plan, operation) = (self.note.plan, self.note.operation);
+            match self.roll_call.step(plan, operation) {
+                Step::Complete => return Ok(None),
+                Step::Waiting(rank) => return Ok(Some(rank)),
+                Step::Tell(rank) => self.send_note(&[rank])?,
+            }
+        }
+    }
+
+    /// Executes the operation that all have called for.
+    fn execute_planned(&mut self) -> Result<()> {
+        let Some(course) = &self.course else {
+            return Ok(());
+        };
+        let (operation, is_noted) = course.current();
+        let mut notes = self.roll_call.take_tensors();
+        if is_noted {
+            let me = self.transport.rank().index();
+            if let Some(own) = notes.get_mut(me) {
+                std::mem::swap(own, &mut self.note.tensors);
+            }
+            self.observed(ProcessSetId::GLOBAL, &operation, |cycle, tasks| {
+                cycle.executor.execute_noted(&operation, tasks, &notes)
+            })?;
+        } else {
+            self.execute(ProcessSetId::GLOBAL, &operation)?;
+        }
+        self.counters.planned_operations.add(1);
+        if let Some(course) = &mut self.course {
+            course.executed(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Follows what the coordinator says of the plan.
+    pub(super) fn plan(&mut self, verdict: PlanVerdict) -> Result<()> {
+        let is_current =
+            |cycle: &Self, number| cycle.course.as_ref().map(Course::number) == Some(number);
+        match verdict {
+            PlanVerdict::Begin(plan) => self.begin_plan(plan),
+            PlanVerdict::Halt(number) if is_current(self, number) => self.halt(),
+            PlanVerdict::End { number, next } if is_current(self, number) => self.end_plan(next),
+            PlanVerdict::Halt(number) | PlanVerdict::End { number, .. } => {
+                let text = format!("a verdict on plan {number}, which does not run here");
+                Err(Error::Internal(text))
+            }
+        }
+    }
+
+    fn begin_plan(&mut self, plan: Plan) -> Result<()> {
+        self.counters.plans.add(1);
+        let carries_tensors = self.roll_call.carries_tensors();
+        let global = self.set(ProcessSetId::GLOBAL)?;
+        let is_noted = |operation: &Operation| {
+            let bytes = global.bytes(operation)?;
+            Some(carries_tensors && noted::is_noted(operation, bytes))
+        };
+        let course = Course::new(plan, Instant::now(), is_noted);
+        let mut course = course.map_err(|error| Error::Internal(error.to_string()))?;
+        let fits = global.enter_pending(&mut course);
+        self.course = Some(course);
+        let mut others = self.sets.iter();
+        let others_wait =
+            others.any(|(&id, set)| id != ProcessSetId::GLOBAL && set.has_pending());
+        if fits && !others_wait {
+            Ok(())
+        } else {
+            self.halt()
+        }
+    }
+
+    /// Goes on no more with the plan, and says so to the coordinator.
+    pub(super) fn halt(&mut self) -> Result<()> {
+        let Some(halted) = self.course.as_mut().and_then(Course::halt) else {
+            return Ok(());
+        };
+        let mut message = self.set(ProcessSetId::GLOBAL)?.announcement();
+        message.halted = Some(halted);
+        self.tell(message)?;
+        self.control.flush(&mut *self.transport)
+    }
+
+    /// Executes what all ranks have called for, and announces the rest.
+    fn end_plan(&mut self, next: u64) -> Result<()> {
+        while self
+            .course
+            .as_ref()
+            .is_some_and(|course| course.next() < next)
+        {
+            self.await_all_calls()?;
+            self.execute_planned()?;
+        }
+        self.course = None;
+        let mut messages = BTreeMap::new();
+        let global = self.set(ProcessSetId::GLOBAL)?;
+        if global.has_pending() {
+            let mut message = global.announcement();
+            global.announce_pending(&mut message);
+            messages.insert(ProcessSetId::GLOBAL, message);
+        }
+        for entry in std::mem::take(&mut self.held.entries) {
+            self.sort_in(entry, &mut messages);
+        }
+        self.tell_all(messages)?;
+        self.control.flush(&mut *self.transport)
+    }
+
+    /// Waits until everybody's call has arrived, which is on its way (`PLAN-2`).
+    fn await_all_calls(&mut self) -> Result<()> {
+        let end = Instant::now() + self.transport.patience();
+        while let Some(rank) = self.all_have_called()? {
+            if self.control.wait(&mut *self.transport, Some(end))? == Wake::TimedOut {
+                return Err(self.transport.stalled(rank).into());
+            }
+            self.listen()?;
+        }
+        Ok(())
+    }
+
+    /// When waiting tensors are to be negotiated instead.
+    pub(super) fn plan_due(&mut self) -> Option<Instant> {
+        let lacking = self.lacks_tensors() && self.queue.has_waiters();
+        self.lacking_since = lacking.then(|| self.lacking_since.unwrap_or_else(Instant::now));
+        let waits = self.waits_for_plan();
+        let due = self.course.as_ref().filter(|_| waits)?.due()?;
+        Some(self.lacking_since.map_or(due, |since| due.min(since + BLOCKED)))
+    }
+
+    /// Whether tensors wait for others that were not submitted here.
+    pub(super) fn lacks_tensors(&self) -> bool {
+        self.waits_for_plan() && self.course.as_ref().is_some_and(Course::lacks_tensors)
+    }
+
+    fn waits_for_plan(&self) -> bool {
+        let global = self.sets.get(&ProcessSetId::GLOBAL);
+        self.course.is_some() && global.is_some_and(LocalSet::has_pending)
+    }
+
+    /// Submissions until there is anything to do.
+    pub(super) fn wanted(&self) -> usize {
+        self.course.as_ref().map_or(1, Course::wanted)
+    }
+}

@@ -1,0 +1,122 @@
+//! Rank 0's half of a plan: when it begins, and the agreement on where it ends.
+//!
+//! A pure machine, driven by the coordinator of the global set.
+
+use hvd_wire::{Halted, Operation, Plan, PlanVerdict};
+
+/// The plan of a job, on rank 0.
+#[derive(Debug)]
+pub(crate) struct Conductor {
+    ranks: usize,
+    /// How many plans there have been.
+    count: u64,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    number: u64,
+    /// Operations of a round.
+    round: u64,
+    /// The verdict with which it began.
+    since: u64,
+    /// How far each rank has come, once it does not go on.
+    halted: Vec<Option<u64>>,
+    /// Whether all have been told not to go on.
+    told: bool,
+}
+
+impl Conductor {
+    pub(crate) fn new(ranks: usize) -> Self {
+        Self {
+            ranks,
+            count: 0,
+            running: None,
+        }
+    }
+
+    /// Begins a plan with the verdict of the given number.
+    pub(crate) fn begin(&mut self, operations: Vec<Operation>, sequence: u64) -> PlanVerdict {
+        self.count += 1;
+        self.running = Some(Running {
+            number: self.count,
+            round: operations.len() as u64,
+            since: sequence,
+            halted: vec![None; self.ranks],
+            told: false,
+        });
+        PlanVerdict::Begin(Plan {
+            number: self.count,
+            operations,
+        })
+    }
+
+    /// Whether a plan runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether a message of somebody who has read verdicts up to `seen` was sent before its sender
+    /// knew of the plan that runs (`PLAN-3`).
+    pub(crate) fn precedes_plan(&self, seen: u64) -> bool {
+        self.running
+            .as_ref()
+            .is_some_and(|running| seen < running.since)
+    }
+
+    /// A rank does not go on.
+    pub(crate) fn hear(&mut self, position: usize, halted: Halted) {
+        if let Some(running) = &mut self.running
+            && running.number == halted.plan
+        {
+            running.halted[position] = Some(halted.next);
+        }
+    }
+
+    /// What there is to say now; `disturbed` if there is something that a plan has no place for.
+    /// With the end comes the number of rounds that there were.
+    pub(crate) fn decide(&mut self, disturbed: bool) -> Option<(PlanVerdict, Option<u64>)> {
+        let running = self.running.as_mut()?;
+        let answers = running.halted.iter().flatten().count();
+        if answers == self.ranks {
+            let next = running.halted.iter().flatten().copied().min()?;
+            let (number, rounds) = (running.number, next / running.round.max(1));
+            self.running = None;
+            return Some((PlanVerdict::End { number, next }, Some(rounds)));
+        }
+        if (disturbed || answers > 0) && !running.told {
+            running.told = true;
+            return Some((PlanVerdict::Halt(running.number), None));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_ends_at_the_first_operation_that_some_rank_has_not_called_for() {
+        let mut conductor = Conductor::new(3);
+        assert_eq!(conductor.decide(true), None);
+        let begin = conductor.begin(Vec::new(), 5);
+        assert!(matches!(begin, PlanVerdict::Begin(Plan { number: 1, .. })));
+        assert!(conductor.precedes_plan(4) && !conductor.precedes_plan(5));
+        assert_eq!(conductor.decide(false), None);
+        conductor.hear(1, Halted { plan: 1, next: 8 });
+        assert_eq!(
+            conductor.decide(false),
+            Some((PlanVerdict::Halt(1), None)),
+            "said once"
+        );
+        assert_eq!(conductor.decide(true), None);
+        conductor.hear(0, Halted { plan: 1, next: 7 });
+        conductor.hear(2, Halted { plan: 9, next: 1 });
+        assert_eq!(conductor.decide(true), None, "another plan's answer");
+        conductor.hear(2, Halted { plan: 1, next: 8 });
+        let end = PlanVerdict::End { number: 1, next: 7 };
+        assert_eq!(conductor.decide(false), Some((end, Some(7))));
+        assert!(!conductor.is_running());
+    }
+}

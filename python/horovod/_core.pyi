@@ -55,6 +55,9 @@ def local_ranks() -> list[int]:
 def cross_ranks() -> list[int]:
     """Ranks with this process's local rank, by cross rank."""
 
+def counters() -> dict[str, int]:
+    """What the engine has done so far; see `horovod.common.basics.counters`."""
+
 def is_homogeneous() -> bool: ...
 def start_timeline(file_path: str, mark_cycles: bool) -> None:
     """Starts to write the timeline, on rank 0; ValueError if HOROVOD_TIMELINE was not set."""

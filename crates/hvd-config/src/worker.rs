@@ -49,6 +49,8 @@ pub struct WorkerConfig {
     pub cycle_time: Duration,
     /// Number of tensors whose negotiation is remembered.
     pub cache_capacity: usize,
+    /// Whether steps that are always the same are executed without negotiation.
+    pub plan: bool,
     /// What is logged.
     pub log_level: LogLevel,
     /// Whether log lines carry the time.
@@ -106,6 +108,7 @@ impl WorkerConfig {
                 .unwrap_or(threshold),
             cycle_time: Duration::from_secs_f64(cycle / 1000.0),
             cache_capacity: environment.value(name::CACHE_CAPACITY, |_| true)?,
+            plan: environment.flag(name::PLAN)?,
             log_level: LogLevel::read(environment)?,
             log_time: !environment.flag(name::LOG_HIDE_TIME)?,
             dynamic_process_sets: environment.flag(name::DYNAMIC_PROCESS_SETS)?,

@@ -16,8 +16,8 @@ use hvd_wire::{Kind, Note, Operation, Ready, Response, SetVerdict, Verdict};
 use crate::control::ControlChannel;
 use crate::counters::Counters;
 use crate::engine::Farewell;
-use crate::execute::{Executor, Task};
 use crate::execute::team::{Hierarchy, Team};
+use crate::execute::{Executor, Task};
 use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
 use crate::negotiate::hub::{Addressed, Hub};
@@ -145,6 +145,11 @@ impl Cycle {
     /// What ends its sleep.
     pub(crate) fn waker(&self) -> Waker {
         self.transport.waker()
+    }
+
+    /// Whether somebody waits who has nothing else to do.
+    pub(crate) fn set_eager(&mut self, eager: bool) {
+        self.transport.set_eager(eager);
     }
 
     /// Whether the engine was shut down or cannot go on.
@@ -342,16 +347,14 @@ impl Cycle {
     }
 
     fn tell(&mut self, message: Ready) -> Result<()> {
-        match &mut self.hub {
-            Some(hub) => hear(hub, &*self.transport, Rank::COORDINATOR, message),
-            None => {
-                let coordinator = |peer| peer == Rank::COORDINATOR;
-                let encode = |out: &mut Vec<u8>| message.encode(out);
-                let count = self.control.post(Kind::Negotiation, coordinator, encode)?;
-                self.counters.negotiation_messages.add(count);
-                Ok(())
-            }
+        if let Some(hub) = &mut self.hub {
+            return hear(hub, &*self.transport, Rank::COORDINATOR, message);
         }
+        let coordinator = |peer| peer == Rank::COORDINATOR;
+        let encode = |out: &mut Vec<u8>| message.encode(out);
+        let count = self.control.post(Kind::Negotiation, coordinator, encode)?;
+        self.counters.negotiation_messages.add(count);
+        Ok(())
     }
 
     /// Reads what has arrived: the coordinator takes in what others announce, others get verdicts,

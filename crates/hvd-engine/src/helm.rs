@@ -114,6 +114,7 @@ impl Helm {
             return;
         };
         let Some(cycle) = helm.as_mut() else { return };
+        cycle.set_eager(true);
         let finished = || completion.is_done() || Instant::now() >= end;
         loop {
             let turn = cycle.turn();
@@ -126,6 +127,7 @@ impl Helm {
         }
         // What others have submitted meanwhile, and whether there is more to do.
         let leaves_work = cycle.is_over() || !cycle.turn().is_idle() || cycle.is_engaged();
+        cycle.set_eager(false);
         drop(helm);
         self.reliefs.fetch_add(1, Ordering::SeqCst);
         if leaves_work {

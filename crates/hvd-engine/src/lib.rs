@@ -40,8 +40,8 @@ mod handle;
 
 pub use affinity::{Core, UnusableCore};
 pub use autotune::{AutotuneOptions, Choice, Dimension};
-pub use engine::{Engine, EngineOptions, Farewell};
 pub use counters::Counts;
+pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};
 pub use execute::team::Hierarchy;
 pub use fusion::plan::GroupFusion;

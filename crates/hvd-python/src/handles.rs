@@ -48,7 +48,8 @@ impl Output {
 /// Whether the operation has ended.
 #[pyfunction]
 pub(crate) fn poll(handle: u64) -> PyResult<bool> {
-    Ok(find(handle)?.1.is_done())
+    let (session, completion) = find(handle)?;
+    Ok(session.engine.poll(&completion))
 }
 
 /// Waits for an operation and forgets its handle.
@@ -59,20 +60,25 @@ pub(crate) fn wait(py: Python<'_>, handle: u64) -> PyResult<Option<Output>> {
 
 pub(crate) fn wait_and_forget(py: Python<'_>, handle: u64) -> PyResult<Outcome> {
     let (session, completion) = find(handle)?;
-    let result = until_done(py, &completion)?;
+    let result = until_done(py, &session, &completion)?;
     session.engine.forget(Handle(handle));
     Ok(result.map_err(Error::from)?)
 }
 
 /// Waits for something that has no handle.
 pub(crate) fn wait_for(py: Python<'_>, completion: &Completion) -> PyResult<Outcome> {
-    Ok(until_done(py, completion)?.map_err(Error::from)?)
+    let session = session::current()?;
+    Ok(until_done(py, &session, completion)?.map_err(Error::from)?)
 }
 
 /// Waits without the GIL; an error is a signal's exception, after which the wait may be resumed.
-fn until_done(py: Python<'_>, completion: &Completion) -> PyResult<hvd_engine::Result<Outcome>> {
+fn until_done(
+    py: Python<'_>,
+    session: &Session,
+    completion: &Completion,
+) -> PyResult<hvd_engine::Result<Outcome>> {
     loop {
-        if let Some(result) = py.detach(|| completion.wait(SIGNAL_CHECK)) {
+        if let Some(result) = py.detach(|| session.engine.wait(completion, SIGNAL_CHECK)) {
             return Ok(result);
         }
         py.check_signals()?;

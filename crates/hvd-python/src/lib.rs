@@ -46,7 +46,7 @@ mod _core {
     };
     #[pymodule_export]
     use super::session::{
-        after_fork_in_child, cross_rank, cross_ranks, cross_size, init, is_homogeneous,
+        after_fork_in_child, counters, cross_rank, cross_ranks, cross_size, init, is_homogeneous,
         is_initialized, local_rank, local_ranks, local_size, rank, shutdown, size, start_timeline,
         stop_timeline, transport,
     };

@@ -1,5 +1,6 @@
 //! The one engine of this process: joined by `init`, left by `shutdown`, forgotten after `fork`.
 
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -139,6 +140,8 @@ fn engine_options(
         fusion_threshold: fusion_threshold(config),
         cache_capacity: config.cache_capacity,
         cycle_time: config.cycle_time,
+        // In which order tensors become ready, and so what travels together, is a matter of time.
+        plans: config.plan && !config.deterministic,
         group_fusion: if config.disable_group_fusion {
             GroupFusion::Separate
         } else {
@@ -357,6 +360,19 @@ pub(crate) fn stop_timeline(py: Python<'_>) -> PyResult<()> {
     let session = known("stop_timeline()")?;
     py.detach(|| session.engine.stop_timeline());
     Ok(())
+}
+
+/// What the engine has done so far, by name.
+#[pyfunction]
+pub(crate) fn counters() -> PyResult<BTreeMap<&'static str, u64>> {
+    let counts = known("counters()")?.engine.counts();
+    Ok(BTreeMap::from([
+        ("negotiation_messages", counts.negotiation_messages),
+        ("notes", counts.notes),
+        ("plans", counts.plans),
+        ("planned_operations", counts.planned_operations),
+        ("negotiated_operations", counts.negotiated_operations),
+    ]))
 }
 
 /// What moves the bytes of this job.

@@ -88,6 +88,12 @@ pub trait Transport: Send {
     /// Sleeps until something of `interest` may move, the waker fires or the deadline passes.
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake>;
 
+    /// Whether somebody who has nothing else to do waits for the next control message: then it is
+    /// worth a core to look for it for a while before sleeping. Not at first.
+    fn set_eager(&mut self, eager: bool) {
+        let _ = eager;
+    }
+
     /// A handle with which any thread ends this transport's wait.
     fn waker(&self) -> Waker;
 

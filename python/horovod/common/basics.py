@@ -209,3 +209,15 @@ def mpi_enabled() -> bool:
 def gloo_enabled() -> bool:
     """Whether the native transport is in use, which answers to this name."""
     return True
+
+
+def counters() -> dict[str, int]:
+    """What this process's engine has done since `init`, in numbers.
+
+    `negotiation_messages` counts what it has sent to agree with other ranks on what comes next,
+    `negotiated_operations` what was executed after that. A step that is always the same follows a
+    plan instead (`plans`): its operations (`planned_operations`) need no negotiation, only a note
+    each that says that this rank has begun (`notes`).
+    """
+    _require_initialized()
+    return _core.counters()

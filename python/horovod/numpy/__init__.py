@@ -12,6 +12,7 @@ except ModuleNotFoundError as _error:
     ) from _error
 
 from horovod.common.basics import (
+    counters,
     cross_rank,
     cross_ranks,
     cross_size,
@@ -104,6 +105,7 @@ __all__ = [
     "broadcast_object",
     "broadcast_parameters",
     "ccl_built",
+    "counters",
     "cross_rank",
     "cross_ranks",
     "cross_size",

@@ -84,6 +84,13 @@ pub(super) const OPERATIONS: Group = Group {
             "1 keeps the tensors of a group from being fused with others.",
         ),
         setting(
+            name::PLAN,
+            Values::Flag,
+            "1",
+            "1 executes steps that are always the same by a plan, without negotiation; 0 always \
+             negotiates.",
+        ),
+        setting(
             name::DYNAMIC_PROCESS_SETS,
             Values::Flag,
             "0",

@@ -156,7 +156,7 @@ fn half_a_placement_is_refused() {
 fn what_is_not_set_is_as_documented() {
     let config = WorkerConfig::read(&Environment::default()).unwrap();
     assert!(!config.dynamic_process_sets && !config.disable_group_fusion && !config.elastic);
-    assert!(!config.timeline_mark_cycles && !config.deterministic);
+    assert!(!config.timeline_mark_cycles && !config.deterministic && config.plan);
     assert_eq!(config.join_average, JoinAverage::AllRanks);
     assert_eq!(config.hierarchical_allreduce, None);
     assert_eq!(config.hierarchical_allgather, None);
@@ -175,6 +175,7 @@ fn switches_and_words_are_read() {
         ("HOROVOD_DYNAMIC_PROCESS_SETS", "1"),
         ("HOROVOD_DISABLE_GROUP_FUSION", "true"),
         ("HOROVOD_DETERMINISTIC", "TRUE"),
+        ("HOROVOD_PLAN", "0"),
         ("HOROVOD_TIMELINE_MARK_CYCLES", "1"),
         ("HOROVOD_ELASTIC", "1"),
         ("HOROVOD_HIERARCHICAL_ALLREDUCE", "1"),
@@ -185,7 +186,7 @@ fn switches_and_words_are_read() {
     ])
     .unwrap();
     assert!(config.dynamic_process_sets && config.disable_group_fusion && config.elastic);
-    assert!(config.timeline_mark_cycles && config.deterministic);
+    assert!(config.timeline_mark_cycles && config.deterministic && !config.plan);
     assert_eq!(config.hierarchical_allreduce, Some(true));
     assert_eq!(config.hierarchical_allgather, Some(false));
     assert_eq!(config.join_average, JoinAverage::Contributors);

@@ -37,10 +37,9 @@ impl Held {
 impl Cycle {
     /// Takes what was submitted into the plan. What does not fit is held back and ends it.
     pub(super) fn enter(&mut self, entries: Vec<Entry>, now: Instant) -> Result<()> {
-        let (Some(course), Some(global)) = (
-            &mut self.course,
-            self.sets.get_mut(&ProcessSetId::GLOBAL),
-        ) else {
+        let (Some(course), Some(global)) =
+            (&mut self.course, self.sets.get_mut(&ProcessSetId::GLOBAL))
+        else {
             return Ok(());
         };
         if !global.has_pending() {
@@ -177,8 +176,7 @@ impl Cycle {
         let fits = global.enter_pending(&mut course);
         self.course = Some(course);
         let mut others = self.sets.iter();
-        let others_wait =
-            others.any(|(&id, set)| id != ProcessSetId::GLOBAL && set.has_pending());
+        let others_wait = others.any(|(&id, set)| id != ProcessSetId::GLOBAL && set.has_pending());
         if fits && !others_wait {
             Ok(())
         } else {
@@ -240,7 +238,10 @@ impl Cycle {
         self.lacking_since = lacking.then(|| self.lacking_since.unwrap_or_else(Instant::now));
         let waits = self.waits_for_plan();
         let due = self.course.as_ref().filter(|_| waits)?.due()?;
-        Some(self.lacking_since.map_or(due, |since| due.min(since + BLOCKED)))
+        Some(
+            self.lacking_since
+                .map_or(due, |since| due.min(since + BLOCKED)),
+        )
     }
 
     /// Whether tensors wait for others that were not submitted here.

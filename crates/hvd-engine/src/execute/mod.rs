@@ -144,39 +144,7 @@ impl Executor {
         let result = noted::spread(operation, works, notes, &mut self.result);
         complete(completers, result, label)
     }
-}
 
-fn split(operation: &Operation, tasks: Vec<Task>) -> (Vec<Work>, Vec<Option<Completer>>) {
-    tasks.into_iter().map(|task| task.split(operation)).unzip()
-}
-
-/// Completes tasks with their outcomes. An error means that the ranks are no longer in step.
-fn complete(
-    completers: Vec<Option<Completer>>,
-    result: hvd_collectives::Result<Vec<Outcome>>,
-    label: impl Fn() -> String,
-) -> Result<()> {
-    {
-        match result {
-            Ok(outcomes) => {
-                let done = completers.into_iter().zip(outcomes);
-                for (completer, outcome) in done.filter_map(|(to, what)| Some((to?, what))) {
-                    completer.complete(Ok(outcome));
-                }
-                Ok(())
-            }
-            Err(failure) => {
-                let (error, fatal) = explain(label, failure);
-                for completer in completers.into_iter().flatten() {
-                    completer.complete(Err(error.clone()));
-                }
-                if fatal { Err(error) } else { Ok(()) }
-            }
-        }
-    }
-}
-
-impl Executor {
     fn run(
         &mut self,
         transport: &mut dyn Transport,
@@ -206,6 +174,34 @@ impl Executor {
             OpKind::Barrier => barrier::barrier(&mut context),
             // Has an answer of its own and is never executed.
             OpKind::Join => Ok(Vec::new()),
+        }
+    }
+}
+
+fn split(operation: &Operation, tasks: Vec<Task>) -> (Vec<Work>, Vec<Option<Completer>>) {
+    tasks.into_iter().map(|task| task.split(operation)).unzip()
+}
+
+/// Completes tasks with their outcomes. An error means that the ranks are no longer in step.
+fn complete(
+    completers: Vec<Option<Completer>>,
+    result: hvd_collectives::Result<Vec<Outcome>>,
+    label: impl Fn() -> String,
+) -> Result<()> {
+    match result {
+        Ok(outcomes) => {
+            let done = completers.into_iter().zip(outcomes);
+            for (completer, outcome) in done.filter_map(|(to, what)| Some((to?, what))) {
+                completer.complete(Ok(outcome));
+            }
+            Ok(())
+        }
+        Err(failure) => {
+            let (error, fatal) = explain(label, failure);
+            for completer in completers.into_iter().flatten() {
+                completer.complete(Err(error.clone()));
+            }
+            if fatal { Err(error) } else { Ok(()) }
         }
     }
 }

@@ -5,8 +5,8 @@ use hvd_collectives::{Scratch, kernel};
 use hvd_types::{OpKind, ReduceOp};
 use hvd_wire::Operation;
 
-use super::allreduce::{combine, factor_out};
 use super::Work;
+use super::allreduce::{combine, factor_out};
 use crate::handle::Outcome;
 use crate::tensor::Source;
 

@@ -155,6 +155,29 @@ pub(crate) fn run_until_death<T: Send + 'static>(
     results.into_iter().flatten().collect()
 }
 
+/// As [`run`], but `fail` makes every rank believe that the rank `victim` has died.
+pub(crate) fn run_with_failure<T: Send + 'static>(
+    wire: Wire,
+    size: usize,
+    victim: Rank,
+    body: impl Fn(&Job, &dyn Fn()) -> T + Send + Sync + 'static,
+) -> Vec<T> {
+    let meshes = mesh_of(wire, size);
+    let aborts: Vec<Abort> = meshes.iter().map(|mesh| mesh.abort.clone()).collect();
+    let fail = move || {
+        for abort in &aborts {
+            abort.raise(Failure {
+                rank: victim,
+                host: "localhost".into(),
+                reason: "died".into(),
+            });
+        }
+    };
+    run_ranks_with(meshes, move |_, mesh| {
+        body(&job(mesh, &EngineOptions::default()), &fail)
+    })
+}
+
 fn job(mesh: Mesh, options: &EngineOptions) -> Job {
     let Mesh {
         transport,

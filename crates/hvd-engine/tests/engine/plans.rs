@@ -9,7 +9,7 @@ use hvd_types::{OpKind, ProcessSetId, Rank};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::jobs::{Job, floats, pause, run, run_until_death, tensor};
+use crate::jobs::{Job, floats, pause, run, run_with_failure, tensor};
 
 /// Elements of the tensors by their number: some travel with the notes, some in operations of
 /// their own, some fused.
@@ -82,12 +82,20 @@ fn a_rank_that_stays_away_ends_the_plan_and_delays_nobody_for_ever(wire: Wire) {
 }
 
 fn a_death_in_the_middle_of_a_plan_is_named(wire: Wire) {
-    let errors = run_until_death(wire, 3, Rank::new(2), |job| {
-        (0..1_000_000).find_map(|_| job.call(named("x".to_owned(), &[1.0])).err())
-    });
-    for error in errors {
-        let text = error.expect("the job cannot go on").to_string();
-        assert!(text.contains("rank 2"), "{text}");
+    for rounds in [5, 11, 12, 40] {
+        let errors = run_with_failure(wire, 3, Rank::new(2), move |job, fail| {
+            let call = |round| {
+                if round == rounds && job.rank == Rank::new(2) {
+                    fail();
+                }
+                job.call(named("x".to_owned(), &[1.0])).err()
+            };
+            (0..rounds + 1000).find_map(call)
+        });
+        for error in errors {
+            let text = error.expect("the job cannot go on").to_string();
+            assert!(text.contains("rank 2"), "{text}");
+        }
     }
 }
 
@@ -102,9 +110,15 @@ over_every_wire!(
 #[derive(Debug, Clone)]
 enum Act {
     /// The same tensors for some steps, each rank in an order of its own.
-    Steps { tensors: Vec<usize>, times: usize },
+    Steps {
+        tensors: Vec<usize>,
+        times: usize,
+    },
     /// Blocking calls, in one order.
-    Calls { tensors: Vec<usize>, times: usize },
+    Calls {
+        tensors: Vec<usize>,
+        times: usize,
+    },
     /// A tensor that comes once.
     Extra,
     /// A tensor has another length from now on.
@@ -117,7 +131,9 @@ enum Act {
     /// The ranks 0 and 1 do something among themselves.
     Pair,
     /// Ranks have different numbers of steps and join when they have no more.
-    Join { steps: [usize; 3] },
+    Join {
+        steps: [usize; 3],
+    },
     /// A rank comes late.
     Late(usize),
 }

@@ -20,6 +20,9 @@ use crate::{Lane, Result, Waker};
 /// as falling asleep and being woken takes.
 const SPIN: Duration = Duration::from_micros(50);
 
+/// How often a wait lets others run before it sleeps, where ranks outnumber cores.
+const YIELDS: u32 = 20;
+
 /// Looks between two glances at the clock while spinning.
 const LOOKS: u32 = 32;
 
@@ -114,7 +117,7 @@ impl Rings {
     /// the bell was rung.
     pub(crate) fn spin(&self, deadline: Option<Instant>, has_work: impl Fn() -> bool) -> bool {
         if self.spin.is_zero() {
-            return false;
+            return self.give_way(has_work);
         }
         let start = Instant::now();
         let end = deadline.map_or(start + self.spin, |deadline| {
@@ -129,6 +132,15 @@ impl Rings {
             }
         }
         false
+    }
+
+    /// As [`Rings::spin`], where ranks outnumber cores: lets others run, of whom one may be the
+    /// peer that is waited for.
+    fn give_way(&self, has_work: impl Fn() -> bool) -> bool {
+        (0..YIELDS).any(|_| {
+            thread::yield_now();
+            has_work() || self.bell().count() != self.seen
+        })
     }
 
     /// This rank's doorbell.

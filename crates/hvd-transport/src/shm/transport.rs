@@ -15,13 +15,18 @@ use crate::{Error, Interest, Lane, Result, Transport, Wake, Waker};
 pub(crate) struct SharedMemory {
     member: Member,
     rings: Rings,
+    eager: bool,
 }
 
 impl SharedMemory {
     /// Takes this rank's part of `segment`.
     pub(crate) fn new(segment: &Segment, member: Member) -> Result<Self> {
         let rings = Rings::new(segment, member.rank.index(), &[])?;
-        let this = Self { member, rings };
+        let this = Self {
+            member,
+            rings,
+            eager: false,
+        };
         this.member.abort.on_raise(this.waker());
         Ok(this)
     }
@@ -76,13 +81,18 @@ impl Transport for SharedMemory {
         self.member.abort.check()?;
         let has_work = || self.has_work(interest);
         let (bell, seen) = (self.rings.bell(), self.rings.seen());
-        let in_time = self.rings.spin(deadline, has_work)
+        let soon = self.eager || matches!(interest, Interest::Data { .. });
+        let in_time = soon && self.rings.spin(deadline, has_work)
             || bell
                 .sleep(seen, deadline, has_work)
                 .map_err(Error::io("sleeping on shared memory"))?;
         self.rings.awake();
         self.member.abort.check()?;
         Ok(if in_time { Wake::Event } else { Wake::TimedOut })
+    }
+
+    fn set_eager(&mut self, eager: bool) {
+        self.eager = eager;
     }
 
     fn waker(&self) -> Waker {

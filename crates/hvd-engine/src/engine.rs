@@ -18,7 +18,7 @@ use crate::counters::{Counters, Counts};
 use crate::cycle::Cycle;
 use crate::execute::team::{Hierarchy, Team};
 use crate::fusion::plan::GroupFusion;
-use crate::handle::{Completer, Completion, Handle, Handles, Outcome};
+use crate::handle::{Completer, Completion, Handle, Handles, Outcome, Progress};
 use crate::helm::Helm;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
 use crate::negotiate::hub::Hub;
@@ -253,7 +253,7 @@ impl Engine {
     /// group is called `name`, or automatically; its members `<name>_<i>of<n>`, counted from 1.
     pub fn submit_group(
         &self,
-        name: Option<String>,
+        name: Option<Arc<str>>,
         submissions: Vec<Submission>,
     ) -> Result<Vec<Handle>> {
         let first = submissions.first();
@@ -261,13 +261,14 @@ impl Engine {
             (first.kind, first.process_set)
         });
         let unnamed = || self.process_sets.next_unnamed(id);
-        let group = name.unwrap_or_else(|| format!("grouped_{kind}.noname.{}", unnamed()));
+        let automatic = || format!("grouped_{kind}.noname.{}", unnamed()).into();
+        let group: Arc<str> = name.unwrap_or_else(automatic);
         let count = submissions.len();
         let mut handles = Vec::with_capacity(count);
         let mut entries = Vec::with_capacity(count);
         for (index, mut submission) in submissions.into_iter().enumerate() {
-            submission.name = Some(format!("{group}_{}of{count}", index + 1));
-            submission.group = Some(group.clone());
+            submission.name = Some(format!("{group}_{}of{count}", index + 1).into());
+            submission.group = Some(Arc::clone(&group));
             match self.prepare(submission) {
                 Ok((handle, entry)) => {
                     handles.push(handle);
@@ -298,11 +299,12 @@ impl Engine {
     }
 
     fn prepare(&self, mut submission: Submission) -> Result<(Handle, Entry)> {
-        let members = self.process_sets.members(submission.process_set);
-        submission.check(self.rank, members.as_deref())?;
-        let handle = self.handles.reserve();
-        let size = members.map_or(self.size, |members| members.len());
         let id = submission.process_set;
+        let size = self.process_sets.with_members(id, |members| {
+            submission.check(self.rank, members)?;
+            Result::Ok(members.map_or(self.size, <[Rank]>::len))
+        })?;
+        let handle = self.handles.reserve();
         let unnamed = || self.process_sets.next_unnamed(id);
         let request = submission.request(unnamed, size);
         let completion = Arc::new(Completion::default());
@@ -334,6 +336,12 @@ impl Engine {
     /// The shared end of an operation, for polling and waiting; `None` for an unknown handle.
     pub fn completion(&self, handle: Handle) -> Option<Arc<Completion>> {
         self.handles.get(handle)
+    }
+
+    /// The result of an operation that has ended, whose handle is forgotten then; otherwise what to
+    /// wait for. `None` for an unknown handle.
+    pub fn progress(&self, handle: Handle) -> Option<Progress> {
+        self.handles.progress(handle)
     }
 
     /// Forgets a handle. The operation itself goes on.

@@ -4,7 +4,8 @@
 //! the other up: completion takes a lock that is held for a move only.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,53 +34,87 @@ pub struct Outcome {
 /// The shared state of one operation's end.
 #[derive(Debug, Default)]
 pub struct Completion {
+    /// Set once the result is there, so that a look takes no lock.
+    done: AtomicBool,
     state: Mutex<State>,
-    done: Condvar,
+    wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-enum State {
-    #[default]
-    Pending,
-    Done(Result<Outcome>),
-    Taken,
+struct State {
+    /// The result, from its arrival until somebody takes it.
+    result: Option<Result<Outcome>>,
+    /// How many callers sleep. Nobody is woken where nobody sleeps: that would be a system call
+    /// for each of hundreds of tensors.
+    sleepers: usize,
+}
+
+/// Where an operation stands.
+#[derive(Debug)]
+pub enum Progress {
+    /// It has ended, like this, and its handle is forgotten.
+    Ended(Result<Outcome>),
+    /// It goes on; this is what to wait for.
+    UnderWay(Arc<Completion>),
 }
 
 impl Completion {
     /// Ends the operation and wakes its waiters. Only the first call counts.
     pub(crate) fn complete(&self, result: Result<Outcome>) {
         let mut state = self.lock();
-        if matches!(*state, State::Pending) {
-            *state = State::Done(result);
-            drop(state);
-            self.done.notify_all();
+        if self.is_done() {
+            return;
+        }
+        state.result = Some(result);
+        self.done.store(true, Ordering::Release);
+        let sleepers = state.sleepers;
+        drop(state);
+        if sleepers > 0 {
+            self.wake.notify_all();
         }
     }
 
     /// Whether the operation has ended.
     pub fn is_done(&self) -> bool {
-        !matches!(*self.lock(), State::Pending)
+        self.done.load(Ordering::Acquire)
     }
 
     /// Waits up to `limit` and takes the result; `None` if it has not ended by then. Whoever comes
     /// second gets an empty outcome.
     pub fn wait(&self, limit: Duration) -> Option<Result<Outcome>> {
-        let end = Instant::now().checked_add(limit);
         let mut state = self.lock();
-        while matches!(*state, State::Pending) {
+        if !self.is_done() {
+            let end = Instant::now().checked_add(limit);
+            state.sleepers += 1;
+            state = self.sleep(state, limit, end);
+            state.sleepers -= 1;
+        }
+        self.is_done().then(|| {
+            state
+                .result
+                .take()
+                .unwrap_or_else(|| Ok(Outcome::default()))
+        })
+    }
+
+    /// Returns when the operation has ended, or at the end of the time.
+    fn sleep<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        limit: Duration,
+        end: Option<Instant>,
+    ) -> MutexGuard<'a, State> {
+        while !self.is_done() {
             let left = end.map_or(limit, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                return None;
+                break;
             }
-            state = match self.done.wait_timeout(state, left) {
+            state = match self.wake.wait_timeout(state, left) {
                 Ok((state, _)) => state,
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Done(result) => Some(result),
-            State::Pending | State::Taken => Some(Ok(Outcome::default())),
-        }
+        state
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -90,21 +125,25 @@ impl Completion {
 /// An operation whose completion was never called (its entry was dropped on an unforeseen path)
 /// must not leave its caller waiting for ever.
 #[derive(Debug)]
-pub(crate) struct Completer(Arc<Completion>);
+pub(crate) struct Completer(Option<Arc<Completion>>);
 
 impl Completer {
     pub(crate) fn new(completion: &Arc<Completion>) -> Self {
-        Self(Arc::clone(completion))
+        Self(Some(Arc::clone(completion)))
     }
 
-    pub(crate) fn complete(self, result: Result<Outcome>) {
-        self.0.complete(result);
+    pub(crate) fn complete(mut self, result: Result<Outcome>) {
+        if let Some(completion) = self.0.take() {
+            completion.complete(result);
+        }
     }
 }
 
 impl Drop for Completer {
     fn drop(&mut self) {
-        self.0.complete(Err(Error::ShutDown));
+        if let Some(completion) = self.0.take() {
+            completion.complete(Err(Error::ShutDown));
+        }
     }
 }
 
@@ -112,7 +151,30 @@ impl Drop for Completer {
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
     last: AtomicU64,
-    live: Mutex<HashMap<Handle, Arc<Completion>>>,
+    live: Mutex<Live>,
+}
+
+/// Handles are counted, so they spread over the table without being hashed.
+type Live = HashMap<Handle, Arc<Completion>, BuildHasherDefault<ByNumber>>;
+
+#[derive(Debug, Default)]
+struct ByNumber(u64);
+
+impl Hasher for ByNumber {
+    fn write_u64(&mut self, number: u64) {
+        // The table looks at the lowest and the highest bits.
+        self.0 = number ^ number.rotate_right(7);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Handles {
@@ -129,11 +191,23 @@ impl Handles {
         self.lock().get(&handle).cloned()
     }
 
+    /// Forgets the handle if the operation has ended, all under one lock.
+    pub(crate) fn progress(&self, handle: Handle) -> Option<Progress> {
+        let mut live = self.lock();
+        let completion = live.get(&handle)?;
+        if !completion.is_done() {
+            return Some(Progress::UnderWay(Arc::clone(completion)));
+        }
+        let ended = live.remove(&handle)?;
+        drop(live);
+        ended.wait(Duration::ZERO).map(Progress::Ended)
+    }
+
     pub(crate) fn forget(&self, handle: Handle) {
         self.lock().remove(&handle);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Handle, Arc<Completion>>> {
+    fn lock(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,5 +236,37 @@ mod tests {
         assert!(completion.is_done());
         assert_eq!(completion.wait(Duration::MAX), Some(Ok(outcome)));
         assert_eq!(completion.wait(Duration::MAX), Some(Ok(Outcome::default())));
+    }
+    #[test]
+    fn a_sleeper_is_woken() {
+        let completion = Arc::new(Completion::default());
+        let completer = Completer::new(&completion);
+        std::thread::scope(|threads| {
+            let waiting = threads.spawn(|| completion.wait(Duration::from_secs(60)));
+            while completion.lock().sleepers == 0 {
+                std::thread::yield_now();
+            }
+            completer.complete(Ok(Outcome::default()));
+            assert_eq!(waiting.join().unwrap(), Some(Ok(Outcome::default())));
+        });
+        assert_eq!(completion.lock().sleepers, 0);
+    }
+
+    #[test]
+    fn a_handle_is_forgotten_with_its_result() {
+        let handles = Handles::default();
+        let completion = Arc::new(Completion::default());
+        let completer = Completer::new(&completion);
+        let handle = handles.reserve();
+        assert!(handles.progress(handle).is_none());
+        handles.insert(handle, completion);
+        assert!(matches!(
+            handles.progress(handle),
+            Some(Progress::UnderWay(_))
+        ));
+        completer.complete(Err(Error::ShutDown));
+        let ended = handles.progress(handle);
+        assert!(matches!(ended, Some(Progress::Ended(Err(Error::ShutDown)))));
+        assert!(handles.progress(handle).is_none());
     }
 }

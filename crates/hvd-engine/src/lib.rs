@@ -45,7 +45,7 @@ pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};
 pub use execute::team::Hierarchy;
 pub use fusion::plan::GroupFusion;
-pub use handle::{Completion, Handle, Outcome};
+pub use handle::{Completion, Handle, Outcome, Progress};
 pub use hvd_wire::{SetChange, testimony};
 pub use negotiate::coordinator::JoinAverage;
 pub use neighbours::Neighbours;

@@ -9,7 +9,11 @@ use hvd_types::{ProcessSetId, Rank};
 
 /// The process sets of a job.
 #[derive(Debug)]
-pub struct ProcessSets(RwLock<BTreeMap<ProcessSetId, Known>>);
+pub struct ProcessSets {
+    /// The global set, which every submission but a few asks for, and which never changes.
+    global: Known,
+    others: RwLock<BTreeMap<ProcessSetId, Known>>,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -20,48 +24,68 @@ struct Known {
     unnamed: AtomicU64,
 }
 
+impl Known {
+    fn new(members: Arc<[Rank]>) -> Self {
+        let unnamed = AtomicU64::new(0);
+        Self { members, unnamed }
+    }
+}
+
 impl ProcessSets {
     /// Only the global set, with all ranks of a job of `size`.
     pub(crate) fn new(size: usize) -> Self {
-        let sets = Self(RwLock::default());
-        sets.insert(
-            ProcessSetId::GLOBAL,
-            (0..size).map(Rank::from_index).collect(),
-        );
-        sets
+        Self {
+            global: Known::new((0..size).map(Rank::from_index).collect()),
+            others: RwLock::default(),
+        }
     }
 
     /// The members of a set, ascending; `None` if there is no such set.
     pub fn members(&self, id: ProcessSetId) -> Option<Arc<[Rank]>> {
-        self.read().get(&id).map(|set| Arc::clone(&set.members))
+        self.look(id, |set| set.map(|set| Arc::clone(&set.members)))
+    }
+
+    /// What a function makes of the members of a set, which it gets without a copy.
+    pub(crate) fn with_members<T>(
+        &self,
+        id: ProcessSetId,
+        look: impl FnOnce(Option<&[Rank]>) -> T,
+    ) -> T {
+        self.look(id, |set| look(set.map(|set| &*set.members)))
     }
 
     /// The numbers of all sets, ascending.
     pub fn ids(&self) -> Vec<ProcessSetId> {
-        self.read().keys().copied().collect()
+        let global = std::iter::once(ProcessSetId::GLOBAL);
+        global.chain(self.read().keys().copied()).collect()
     }
 
     /// The number of the next operation without a name in a set, from 1.
     pub(crate) fn next_unnamed(&self, id: ProcessSetId) -> u64 {
-        let sets = self.read();
-        sets.get(&id)
-            .map_or(0, |set| set.unnamed.fetch_add(1, Ordering::Relaxed) + 1)
+        let next = |set: &Known| set.unnamed.fetch_add(1, Ordering::Relaxed) + 1;
+        self.look(id, |set| set.map_or(0, next))
     }
 
     pub(crate) fn insert(&self, id: ProcessSetId, members: Arc<[Rank]>) {
-        let unnamed = AtomicU64::new(0);
-        self.write().insert(id, Known { members, unnamed });
+        self.write().insert(id, Known::new(members));
     }
 
     pub(crate) fn remove(&self, id: ProcessSetId) {
         self.write().remove(&id);
     }
 
+    fn look<T>(&self, id: ProcessSetId, look: impl FnOnce(Option<&Known>) -> T) -> T {
+        if id == ProcessSetId::GLOBAL {
+            return look(Some(&self.global));
+        }
+        look(self.read().get(&id))
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<ProcessSetId, Known>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.others.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<ProcessSetId, Known>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.others.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,7 @@
 //! The entry: what a caller asks for, and the checks that need no other rank.
 
+use std::sync::Arc;
+
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use hvd_wire::Request;
 
@@ -16,7 +18,7 @@ pub(crate) const JOIN_NAME: &str = "join.noname";
 #[derive(Debug)]
 pub struct Submission {
     /// The tensor's name; `None` for an automatic one.
-    pub name: Option<String>,
+    pub name: Option<Arc<str>>,
     /// The operation.
     pub kind: OpKind,
     /// Type of the elements.
@@ -40,7 +42,7 @@ pub struct Submission {
     /// The process set.
     pub process_set: ProcessSetId,
     /// The group this is submitted with, by its name.
-    pub group: Option<String>,
+    pub group: Option<Arc<str>>,
 }
 
 /// A call that makes no sense, whatever the other ranks do.
@@ -166,7 +168,7 @@ impl Submission {
         let shape = Shape::new([0]);
         let barrier = Self::new(OpKind::Barrier, DType::Uint8, shape, source);
         Self {
-            name: Some(BARRIER_NAME.to_owned()),
+            name: Some(BARRIER_NAME.into()),
             process_set,
             ..barrier
         }
@@ -178,18 +180,18 @@ impl Submission {
         let source = Source::owned(Vec::new());
         let join = Self::new(OpKind::Join, DType::Uint8, Shape::new([0]), source);
         Self {
-            name: Some(JOIN_NAME.to_owned()),
+            name: Some(JOIN_NAME.into()),
             ..join
         }
     }
 
     /// Checks everything that can be checked on the calling rank, and fills in equal splits.
-    /// `members` are those of the process set, if it exists.
+    /// `members` are those of the process set, ascending, if it exists.
     pub(crate) fn check(&mut self, rank: Rank, members: Option<&[Rank]>) -> crate::Result<()> {
         self.check_support()?;
         let (kind, id) = (self.kind, self.process_set);
         let members = members.ok_or(ArgumentError::UnknownProcessSet { kind, id })?;
-        if !members.contains(&rank) {
+        if members.binary_search(&rank).is_err() {
             return Err(ArgumentError::NotAMember { kind, rank, id }.into());
         }
         if self.is_adasum() {
@@ -236,7 +238,7 @@ impl Submission {
         if self.kind == OpKind::Join && id != ProcessSetId::GLOBAL {
             return Err(ArgumentError::JoinOnSet(id));
         }
-        if self.kind == OpKind::Broadcast && !members.contains(&self.root) {
+        if self.kind == OpKind::Broadcast && members.binary_search(&self.root).is_err() {
             let root = self.root;
             return Err(ArgumentError::UnknownRoot { root, id, size });
         }
@@ -299,10 +301,10 @@ impl Submission {
 
     /// The request that describes this to the other ranks. An allreduce by Adasum is an operation
     /// of its own, and the average of a reducescatter is folded into its factor, as in Horovod.
-    /// `unnamed` numbers operations without a name.
-    pub(crate) fn request(&self, unnamed: impl FnOnce() -> u64, size: usize) -> Request {
-        let automatic = || format!("{}.noname.{}", self.kind, unnamed());
-        let name = self.name.clone().unwrap_or_else(automatic);
+    /// `unnamed` numbers operations without a name. Names and shape move into the request.
+    pub(crate) fn request(&mut self, unnamed: impl FnOnce() -> u64, size: usize) -> Request {
+        let automatic = || format!("{}.noname.{}", self.kind, unnamed()).into();
+        let name = self.name.take().unwrap_or_else(automatic);
         let folds = self.kind == OpKind::Reducescatter && self.reduce_op == ReduceOp::Average;
         let (reduce_op, postscale) = if folds {
             (ReduceOp::Sum, averaged(self.postscale, size))
@@ -315,16 +317,16 @@ impl Submission {
             self.kind
         };
         Request {
-            name: name.into(),
+            name,
             kind,
             dtype: self.dtype,
-            shape: self.shape.clone(),
+            shape: std::mem::take(&mut self.shape),
             root: self.root,
             device: Device::Cpu,
             reduce_op,
             prescale: self.prescale,
             postscale,
-            group: self.group.as_deref().map(Into::into),
+            group: self.group.take(),
         }
     }
 }

@@ -55,20 +55,16 @@ impl Input {
             process_set,
         } = self;
         Submission {
-            name,
+            name: name.map(Into::into),
             process_set,
             ..Submission::new(kind, dtype, shape, source)
         }
     }
 }
 
-fn submit(submission: Submission) -> PyResult<u64> {
-    let session = session::current()?;
-    let handle = session
-        .engine
-        .submit(submission)
-        .map_err(crate::error::Error::from)?;
-    Ok(handle.0)
+pub(crate) fn submit(submission: Submission) -> PyResult<u64> {
+    let handle = session::with_current(|session| session.engine.submit(submission))?;
+    Ok(handle.map_err(crate::error::Error::from)?.0)
 }
 
 /// Reduces a tensor over all ranks.

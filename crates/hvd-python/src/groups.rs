@@ -100,7 +100,7 @@ fn submit(name: Option<String>, submissions: Vec<Submission>) -> PyResult<Vec<u6
     let session = session::current()?;
     let handles = session
         .engine
-        .submit_group(name, submissions)
+        .submit_group(name.map(Into::into), submissions)
         .map_err(Error::from)?;
     Ok(handles.into_iter().map(|handle| handle.0).collect())
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hvd_engine::{Buffer, Completion, Handle, Outcome};
+use hvd_engine::{Buffer, Completion, Handle, Outcome, Progress};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::error::{Error, Result};
-use crate::session::{self, Session};
+use crate::error::Error;
+use crate::session;
 
 /// How long a wait goes on before Python may handle a signal such as Ctrl-C. Completion ends the
 /// wait at once; this does not delay it.
@@ -48,8 +48,11 @@ impl Output {
 /// Whether the operation has ended.
 #[pyfunction]
 pub(crate) fn poll(handle: u64) -> PyResult<bool> {
-    let (session, completion) = find(handle)?;
-    Ok(session.engine.poll(&completion))
+    let found = session::with_current(|session| {
+        let completion = session.engine.completion(Handle(handle))?;
+        Some(session.engine.poll(&completion))
+    });
+    Ok(found.ok().flatten().ok_or(Error::UnknownHandle(handle))?)
 }
 
 /// Waits for an operation and forgets its handle.
@@ -58,10 +61,24 @@ pub(crate) fn wait(py: Python<'_>, handle: u64) -> PyResult<Option<Output>> {
     Ok(output(wait_and_forget(py, handle)?))
 }
 
+/// An operation that has ended costs one look into the table and no release of the GIL.
 pub(crate) fn wait_and_forget(py: Python<'_>, handle: u64) -> PyResult<Outcome> {
-    let (session, completion) = find(handle)?;
-    let result = until_done(py, &session, &completion)?;
-    session.engine.forget(Handle(handle));
+    let found = session::with_current(|session| {
+        let progress = session.engine.progress(Handle(handle))?;
+        Some(match progress {
+            Progress::Ended(result) => Ok(result),
+            Progress::UnderWay(completion) => Err((Arc::clone(session), completion)),
+        })
+    });
+    let found = found.ok().flatten().ok_or(Error::UnknownHandle(handle))?;
+    let result = match found {
+        Ok(result) => result,
+        Err((session, completion)) => {
+            let result = until_done(py, &session, &completion)?;
+            session.engine.forget(Handle(handle));
+            result
+        }
+    };
     Ok(result.map_err(Error::from)?)
 }
 
@@ -83,13 +100,6 @@ fn until_done(
         }
         py.check_signals()?;
     }
-}
-
-fn find(handle: u64) -> Result<(Arc<Session>, Arc<Completion>)> {
-    let session = session::current().map_err(|_| Error::UnknownHandle(handle))?;
-    let completion = session.engine.completion(Handle(handle));
-    let completion = completion.ok_or(Error::UnknownHandle(handle))?;
-    Ok((session, completion))
 }
 
 fn output(outcome: Outcome) -> Option<Output> {

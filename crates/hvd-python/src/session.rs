@@ -48,9 +48,16 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// The session, for an operation of the given name.
 pub(crate) fn current() -> Result<Arc<Session>> {
+    with_current(Arc::clone)
+}
+
+/// What a function makes of the session, for calls so short that even counting its owners shows.
+/// The function must neither wait nor call Python, whose garbage collector may call back here.
+pub(crate) fn with_current<T>(use_it: impl FnOnce(&Arc<Session>) -> T) -> Result<T> {
     let session = SESSION.read().unwrap_or_else(PoisonError::into_inner);
     session
-        .clone()
+        .as_ref()
+        .map(use_it)
         .ok_or(Error::Engine(hvd_engine::Error::NotInitialized))
 }
 

@@ -12,7 +12,7 @@ use crate::jobs::{Job, floats, run_on_hosts, run_with, tensor};
 
 fn named(name: &str, kind: OpKind, values: &[f32]) -> Submission {
     Submission {
-        name: Some(name.to_owned()),
+        name: Some(name.into()),
         ..tensor(kind, values)
     }
 }

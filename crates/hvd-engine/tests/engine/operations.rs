@@ -11,7 +11,7 @@ use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 
 fn named(name: &str, values: &[f32]) -> Submission {
     Submission {
-        name: Some(name.to_owned()),
+        name: Some(name.into()),
         ..tensor(OpKind::Allreduce, values)
     }
 }
@@ -69,7 +69,7 @@ fn the_way_by_hosts_gives_the_same_results(wire: Wire) {
             );
         }
         let gather = Submission {
-            name: Some("g".to_owned()),
+            name: Some("g".into()),
             ..tensor(OpKind::Allgather, &[job.rank_number()])
         };
         assert_eq!(floats(&job.call(gather).unwrap()), [0.0, 1.0, 2.0, 3.0]);
@@ -136,7 +136,7 @@ fn allgather_joins_ragged_rows_alone_and_fused(wire: Wire) {
             let bytes = source(&values);
             let submission = Submission::new(OpKind::Allgather, DType::Float32, shape, bytes);
             Submission {
-                name: Some(name.to_owned()),
+                name: Some(name.into()),
                 ..submission
             }
         };
@@ -155,7 +155,7 @@ fn broadcast_from_every_root(wire: Wire) {
     run(wire, 3, |job| {
         for root in 0..3_u8 {
             let submission = Submission {
-                name: Some(format!("b{root}")),
+                name: Some(format!("b{root}").into()),
                 root: Rank::new(root.into()),
                 ..tensor(OpKind::Broadcast, &[job.rank_number(); 5])
             };
@@ -193,7 +193,7 @@ fn reducescatter_hands_out_uneven_shares_alone_and_fused(wire: Wire) {
         let expected: [&[f32]; 3] = [&[1.0, 2.0], &[3.0, 4.0], &[5.0]];
         let handles = ["a", "b"].map(|name| {
             let submission = Submission {
-                name: Some(name.to_owned()),
+                name: Some(name.into()),
                 reduce_op: ReduceOp::Average,
                 ..tensor(OpKind::Reducescatter, &values)
             };

@@ -14,7 +14,7 @@ fn add(job: &Job, numbers: &[u32]) -> ProcessSetId {
 }
 
 fn on(process_set: ProcessSetId, kind: OpKind, values: &[f32]) -> Submission {
-    let name = Some("x".to_owned());
+    let name = Some("x".into());
     Submission {
         name,
         process_set,
@@ -113,7 +113,7 @@ fn pending_operations_of_a_removed_set_fail(wire: Wire) {
 fn joined_ranks_change_nobodys_result(wire: Wire) {
     let last = run(wire, 3, |job| {
         let reduce = |op: ReduceOp| {
-            let name = Some(format!("{op}"));
+            let name = Some(format!("{op}").into());
             let values = [job.rank_number() + 2.0, -1.0];
             let submission = tensor(OpKind::Allreduce, &values);
             let submission = Submission {

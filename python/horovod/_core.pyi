@@ -6,7 +6,8 @@ Names are final here: the framework layer adds prefixes. `name=None` asks for th
 `<operation>.noname.<handle>`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 __version__: str
 
@@ -79,6 +80,36 @@ def allreduce(
     postscale: float,
     process_set: int,
 ) -> int: ...
+
+class InPlace:
+    """The short way in: starts operations on tensors that describe themselves (DLPack's C exchange
+    API), in one call."""
+
+    def __new__(cls, classes: Sequence[type], is_disguised: Callable[[Any], bool]) -> InPlace:
+        """For tensors whose class is one of these; the first has the functions that describe them.
+
+        `is_disguised` says whether a tensor's memory does not hold what the tensor shows.
+        """
+
+    @property
+    def usable(self) -> bool:
+        """Whether tensors of the class describe themselves."""
+
+    def allreduce(
+        self,
+        tensor: object,
+        name: object,
+        op: object,
+        prescale: float,
+        postscale: float,
+        process_set: int,
+    ) -> int | None:
+        """Returns a handle for `wait`, or None if the other form is needed: for a tensor that is
+        not dense or not on the CPU, for Adasum, for whatever is then to be refused.
+
+        The name gets the prefix `allreduce.`.
+        """
+
 def allgather(
     name: str | None, input: int, dtype: int, shape: Sequence[int], process_set: int
 ) -> int: ...

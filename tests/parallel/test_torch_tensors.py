@@ -95,3 +95,48 @@ def test_complex_tensors() -> None:
         hvd.allgather(torch.tensor(1j))
     with pytest.raises(ValueError, match="resolve_conj"):
         hvd.allreduce(tensor.conj())
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_a_single_element_that_is_shown_with_the_other_sign(shape: tuple[int, ...]) -> None:
+    shown = torch.full(shape, 3j).conj().imag
+    assert shown.is_contiguous()
+    for tensor in (shown, shown.reshape(()), shown.reshape(()).view(1)):
+        with pytest.raises(ValueError, match="resolve_neg"):
+            hvd.allreduce_(tensor)
+
+
+def test_views_and_parameters_in_place() -> None:
+    whole = torch.arange(12.0).reshape(3, 4)
+    expected = whole.clone()
+    expected[1] *= hvd.size()
+    for tensor in (whole[1], torch.nn.Parameter(whole[1:2].reshape(2, 2), requires_grad=False)):
+        memory = tensor.data_ptr()
+        assert hvd.allreduce_(tensor, op=hvd.Sum) is tensor
+        assert tensor.data_ptr() == memory
+        assert torch.equal(whole, expected)
+        expected[1] *= hvd.size()
+    empty = torch.empty(3, 0)
+    assert hvd.allreduce_(empty) is empty
+
+
+def test_a_subclass_of_tensor_in_place() -> None:
+    class Labelled(torch.Tensor):
+        """Takes the long way in."""
+
+    tensor = torch.ones(3).as_subclass(Labelled)
+    assert hvd.allreduce_(tensor, name="labelled", op=hvd.Sum) is tensor
+    assert tensor.tolist() == [hvd.size()] * 3
+
+
+def test_arguments_of_an_operation_in_place() -> None:
+    tensor = torch.ones(2)
+    with pytest.raises(ValueError, match="unknown reduction"):
+        hvd.allreduce_(tensor, op="Sum")
+    with pytest.raises(ValueError, match="unknown reduction"):
+        hvd.allreduce_(tensor, op=17)
+    with pytest.raises(ValueError, match="ProcessSet"):
+        hvd.allreduce_(tensor, process_set=0)
+    assert hvd.allreduce_(tensor, name=5, op=hvd.Sum, prescale_factor=2).tolist() == (
+        [2.0 * hvd.size()] * 2
+    )

@@ -85,3 +85,29 @@ def test_a_single_operation() -> None:
     assert handles.synchronize(handle) is None
     with pytest.raises(ValueError, match="handle 7"):
         handles.poll(handle)
+
+
+def test_an_operation_in_place(engine: Engine) -> None:
+    tensor = object()
+    handles.pending[7] = tensor
+    assert not handles.poll(7)
+    engine.failing = {7: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        handles.synchronize(7)
+    assert handles.synchronize(7) is tensor
+    assert handles.synchronize(7) is None
+
+
+def test_an_operation_in_place_that_fails_is_forgotten(engine: Engine) -> None:
+    handles.pending[7] = object()
+    engine.failing = {7: HorovodInternalError("lost")}
+    with pytest.raises(HorovodInternalError, match="lost"):
+        handles.synchronize(7)
+    assert handles.synchronize(7) is None
+
+
+@pytest.mark.usefixtures("engine")
+def test_what_is_made_of_an_operation_in_place() -> None:
+    handles.pending[7] = "tensor"
+    assert handles.then(7, str.upper) == 7
+    assert handles.synchronize(7) == "TENSOR"

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::Error;
-use crate::session;
+use crate::session::{self, Session};
 
 /// How long a wait goes on before Python may handle a signal such as Ctrl-C. Completion ends the
 /// wait at once; this does not delay it.

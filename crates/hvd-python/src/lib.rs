@@ -14,6 +14,7 @@ mod error;
 mod fork;
 mod groups;
 mod handles;
+mod in_place;
 mod launcher;
 mod logging;
 mod process_sets;
@@ -37,6 +38,8 @@ mod _core {
     use super::groups::{grouped_allgather, grouped_allreduce, grouped_reducescatter};
     #[pymodule_export]
     use super::handles::{Output, poll, wait};
+    #[pymodule_export]
+    use super::in_place::InPlace;
     #[pymodule_export]
     use super::launcher::{run_commandline, store_get, store_put};
     #[pymodule_export]

@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "tensors cross the language border as addresses")]
 
+pub(crate) mod dlpack;
+
 use hvd_engine::{Source, Target};
 use hvd_types::{DType, Shape};
 

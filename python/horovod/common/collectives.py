@@ -21,6 +21,7 @@ from horovod.common.util import (
 )
 
 Output = _core.Output
+InPlace = _core.InPlace
 
 
 def dtype_code(name: str) -> int:

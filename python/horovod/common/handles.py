@@ -1,7 +1,9 @@
 """The table of operations that were submitted and not yet synchronized.
 
 An entry keeps the memory alive that the engine reads and writes, so it is only dropped once the
-engine is done. A group of operations is one entry, under the handle of its first member.
+engine is done. A group of operations is one entry, under the handle of its first member. The entry
+of an ordinary operation in place is nothing but the tensor: objects made for each of hundreds of
+tensors would make Python collect garbage, and that takes longer than everything else.
 """
 
 from __future__ import annotations
@@ -57,37 +59,43 @@ class _Pending:
         return result if self.after is None else self.after(result)
 
 
-_pending: dict[int, _Pending] = {}
+pending: dict[int, Any] = {}
+"""What is pending by its handle: a `_Pending`, or the tensor that the operation changes."""
 
 
 def remember(handle: int, finish: Finish, *views: View) -> int:
     """Keeps what an operation needs until it is synchronized; returns its handle."""
-    _pending[handle] = _Pending((handle,), (finish,), views, False)
+    pending[handle] = _Pending((handle,), (finish,), views, False)
     return handle
 
 
 def remember_group(handles: Sequence[int], finishes: Sequence[Finish], views: list[View]) -> int:
     """Keeps what a group needs until it is synchronized; returns the handle for all of it."""
-    _pending[handles[0]] = _Pending(handles, finishes, views, True)
+    pending[handles[0]] = _Pending(handles, finishes, views, True)
     return handles[0]
 
 
 def then(handle: int, after: Callable[[Any], Any]) -> int:
     """Lets `synchronize` return what a function makes of the result; returns the handle."""
-    _pending[handle].after = after
+    tensor = entry = pending[handle]
+    if type(entry) is not _Pending:
+        entry = pending[handle] = _Pending((handle,), (lambda _: tensor,), (), False)
+    entry.after = after
     return handle
 
 
 def forget_all() -> None:
     """Drops every pending operation; only right when the engine has stopped."""
-    _pending.clear()
+    pending.clear()
 
 
 def poll(handle: int) -> bool:
     """Whether an operation has ended, so that `synchronize` would not wait."""
-    entry = _pending.get(handle)
+    entry = pending.get(handle)
     if entry is None:
         raise ValueError(f"handle {handle} is unknown or was synchronized before")
+    if type(entry) is not _Pending:
+        return _core.poll(handle)
     return all(_core.poll(member) for member in entry.remaining())
 
 
@@ -97,12 +105,25 @@ def synchronize(handle: int) -> Any:
     Of a group every member is waited for, whatever becomes of the others, so that nothing of a
     group that failed is in flight any more. An interrupted wait can be taken up again.
     """
-    entry = _pending.get(handle)
-    if entry is None:
-        return None
+    entry = pending.get(handle)
+    if type(entry) is _Pending:
+        return _synchronize_all(handle, entry)
+    if entry is not None:
+        try:
+            _core.wait(handle)
+        except (HorovodInternalError, ValueError):
+            pending.pop(handle, None)
+            # The exception knows this frame: the tensor would live until the next collection.
+            del entry
+            raise
+        pending.pop(handle, None)
+    return entry
+
+
+def _synchronize_all(handle: int, entry: _Pending) -> Any:
     for member in entry.remaining():
         entry.outcomes.append(_outcome(member))
-    _pending.pop(handle, None)
+    pending.pop(handle, None)
     for failure in entry.outcomes:
         if isinstance(failure, Exception):
             try:

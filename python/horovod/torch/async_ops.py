@@ -9,11 +9,18 @@ import torch
 
 from horovod.common import collectives
 from horovod.common.collectives import Output
-from horovod.common.handles import synchronize, then
-from horovod.common.process_sets import ProcessSet, global_process_set, set_size
+from horovod.common.handles import pending, synchronize, then
+from horovod.common.process_sets import ProcessSet, global_process_set, set_size, usable_id
 from horovod.common.util import Average, Sum, handle_average_backwards_compatibility
 from horovod.torch.staging import copy_into, is_on_gpu, rows_to_device, to_device, to_host
-from horovod.torch.tensors import from_output, reducible_view, rows_view, splits_list, view
+from horovod.torch.tensors import (
+    from_output,
+    reducible_view,
+    rows_view,
+    splits_list,
+    start_in_place,
+    view,
+)
 
 
 def allreduce_async(
@@ -50,6 +57,18 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts combining the tensors of all ranks in place."""
+    if average is None:
+        handle = start_in_place(
+            tensor,
+            name,
+            Average if op is None else op,
+            prescale_factor,
+            postscale_factor,
+            0 if process_set is global_process_set else usable_id(process_set),
+        )
+        if handle is not None:
+            pending[handle] = tensor
+            return handle
     op = handle_average_backwards_compatibility(op, average)
     if is_on_gpu(tensor):
         handle = allreduce_async_(

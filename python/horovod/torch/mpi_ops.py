@@ -102,7 +102,8 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Combines the tensors of all ranks in place and returns the tensor that was passed."""
-    op = handle_average_backwards_compatibility(op, average)
+    if average is not None:
+        op = handle_average_backwards_compatibility(op, average)
     handle = allreduce_async_(
         tensor, None, name, op, prescale_factor, postscale_factor, process_set
     )

@@ -13,6 +13,11 @@ from horovod.common.util import Average, Sum
 
 _codes: dict[torch.dtype, int] = {}
 
+start_in_place = collectives.InPlace(
+    [torch.Tensor, torch.nn.Parameter], torch.Tensor.is_neg
+).allreduce
+"""Starts an allreduce of an ordinary dense tensor; None leaves it to the rest of this file."""
+
 
 def view(tensor: torch.Tensor) -> View:
     """Describes the memory of a tensor, or says why the engine cannot use it.

@@ -19,12 +19,16 @@ class Bucket:
         "_wait_for_gradient",
         "finish",
         "named",
+        "nbytes",
         "passes_left",
         "waiting_for",
     )
 
     def __init__(self, named: Sequence[tuple[str, torch.nn.Parameter]], passes: int) -> None:
         self.named = named
+        # Only a hint of when to start, so that it is not counted anew for every gradient.
+        self.nbytes = sum(parameter.nbytes for _, parameter in named)
+        self.passes_left: list[int] = []
         # What waits for the gradients, once they are on their way.
         self.finish: Callable[[], object] | None = None
         self._handle = 0
@@ -35,15 +39,8 @@ class Bucket:
 
     def expect(self, passes: int) -> None:
         """Begins to count the backward passes of every parameter anew."""
-        self.passes_left = [passes] * len(self.named)
+        self.passes_left[:] = [passes] * len(self.named)
         self.waiting_for = len(self.named)
-
-    def arrived(self, index: int) -> bool:
-        """Counts a parameter's backward pass; True when all parameters have had theirs."""
-        self.passes_left[index] -= 1
-        if self.passes_left[index] == 0:
-            self.waiting_for -= 1
-        return self.waiting_for == 0
 
     def start(self, reduction: Reduction) -> None:
         """Sends the gradients on their way.
@@ -55,8 +52,9 @@ class Bucket:
         if len(self.named) == 1:
             name, parameter = self.named[0]
             gradient = parameter.grad
-            if gradient is not None and reduction.travels_as_it_is(gradient):
-                self._handle = reduction.start_as_it_is(name, gradient)
+            handle = None if gradient is None else reduction.start_as_it_is(name, gradient)
+            if handle is not None:
+                self._handle = handle
                 self._gradient = gradient
                 self.finish = self._wait_for_gradient
                 return

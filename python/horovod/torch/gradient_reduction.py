@@ -9,11 +9,11 @@ import torch
 
 from horovod.common.collectives import start_allreduce
 from horovod.common.handles import synchronize
-from horovod.common.process_sets import ProcessSet
+from horovod.common.process_sets import ProcessSet, global_process_set, usable_id
 from horovod.torch.async_ops import allreduce_async_, sparse_allreduce_async
 from horovod.torch.compression import Compressor, NoneCompressor
 from horovod.torch.grouped_async_ops import grouped_allreduce_async_
-from horovod.torch.tensors import plain_view
+from horovod.torch.tensors import plain_view, start_in_place
 
 Finish = Callable[[], object]
 """Waits for gradients and stores them in their parameters."""
@@ -51,21 +51,21 @@ class Reduction(NamedTuple):
 
         return finish
 
-    def travels_as_it_is(self, gradient: torch.Tensor) -> bool:
-        """Whether the engine can work on the memory of a gradient itself."""
-        return (
-            self.compression is NoneCompressor
-            and gradient.layout is torch.strided
-            and gradient.is_cpu
-            and gradient.is_contiguous()
-            and not (gradient.is_neg() or gradient.is_complex())
-        )
+    def start_as_it_is(self, name: str, gradient: torch.Tensor) -> int | None:
+        """Starts combining a gradient in place; the caller keeps it, and waits for the handle.
 
-    def start_as_it_is(self, name: str, gradient: torch.Tensor) -> int:
-        """Starts combining a gradient in place; the caller keeps it, and waits for the handle."""
-        target = plain_view(gradient)
-        scaling = (self.prescale_factor, self.postscale_factor)
-        return start_allreduce(target, target, name, self.op, scaling, self.process_set)
+        Returns None if the engine cannot work on the memory of the gradient itself.
+        """
+        op, compression, prescale, postscale, _, process_set = self
+        if compression is not NoneCompressor:
+            return None
+        number = 0 if process_set is global_process_set else usable_id(process_set)
+        handle = start_in_place(gradient, name, op, prescale, postscale, number)
+        if handle is None and _is_plain(gradient):
+            target = plain_view(gradient)
+            scaling = (prescale, postscale)
+            return start_allreduce(target, target, name, op, scaling, process_set)
+        return handle
 
     def _travels_sparse(self, named: Named) -> bool:
         return _gradient(named[1]).is_sparse and not self.sparse_as_dense
@@ -102,6 +102,15 @@ class Reduction(NamedTuple):
         if len(tensors) == 1:
             return allreduce_async_(tensors[0], None, name, *arguments)
         return grouped_allreduce_async_(tensors, None, name, *arguments)
+
+
+def _is_plain(gradient: torch.Tensor) -> bool:
+    return (
+        gradient.layout is torch.strided
+        and gradient.is_cpu
+        and gradient.is_contiguous()
+        and not (gradient.is_neg() or gradient.is_complex())
+    )
 
 
 def _store(reduced: torch.Tensor, grad: torch.Tensor, parameter: torch.nn.Parameter) -> None:

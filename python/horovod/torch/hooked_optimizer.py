@@ -114,10 +114,10 @@ class HookedOptimizer(torch.optim.Optimizer):
         self.set_backward_passes_per_step(self._backward_passes)
         super().load_state_dict(state_dict)
 
-    def _start_soon(self, bucket: Bucket, nbytes: int) -> None:
+    def _start_soon(self, bucket: Bucket) -> None:
         """Starts gradients a few at a time, each of which would otherwise wake the engine."""
         self._complete.append(bucket)
-        self._complete_bytes += nbytes
+        self._complete_bytes += bucket.nbytes
         if self._complete_bytes >= STARTED_TOGETHER or len(bucket.named) > 1:
             for complete in self._complete:
                 self._start(complete)
@@ -216,12 +216,17 @@ def _gradient_is_ready(
     optimizer = reference()
     if optimizer is None:
         return
-    if bucket.finish is not None or bucket.passes_left[index] <= 0:
+    passes_left = bucket.passes_left[index]
+    if bucket.finish is not None or passes_left <= 0:
         raise AssertionError(
             "gradients were computed more than backward_passes_per_step times before "
             "step() or synchronize(); raise backward_passes_per_step to add up gradients"
         )
-    if parameter.grad is not None and parameter.grad.requires_grad:
+    gradient = parameter.grad
+    if gradient is not None and gradient.requires_grad:
         raise AssertionError("gradients of gradients cannot be combined by this optimizer")
-    if bucket.arrived(index):
-        optimizer._start_soon(bucket, parameter.nbytes)
+    bucket.passes_left[index] = passes_left - 1
+    if passes_left == 1:
+        bucket.waiting_for -= 1
+        if bucket.waiting_for == 0:
+            optimizer._start_soon(bucket)

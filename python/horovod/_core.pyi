@@ -103,11 +103,12 @@ class InPlace:
         prescale: float,
         postscale: float,
         process_set: int,
+        blocking: bool = False,
     ) -> int | None:
         """Returns a handle for `wait`, or None if the other form is needed: for a tensor that is
         not dense or not on the CPU, for Adasum, for whatever is then to be refused.
 
-        The name gets the prefix `allreduce.`.
+        The name gets the prefix `allreduce.`. With `blocking` the caller must wait at once.
         """
 
 def allgather(

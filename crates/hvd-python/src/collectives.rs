@@ -62,6 +62,12 @@ impl Input {
     }
 }
 
+/// For a caller who waits at once: no other thread is woken.
+pub(crate) fn submit_quietly(submission: Submission) -> PyResult<u64> {
+    let handle = session::with_current(|session| session.engine.submit_quietly(submission))?;
+    Ok(handle.map_err(crate::error::Error::from)?.0)
+}
+
 pub(crate) fn submit(submission: Submission) -> PyResult<u64> {
     let handle = session::with_current(|session| session.engine.submit(submission))?;
     Ok(handle.map_err(crate::error::Error::from)?.0)

@@ -8,7 +8,7 @@ use hvd_types::{OpKind, ProcessSetId, ReduceOp};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 
-use crate::collectives::submit;
+use crate::collectives::{submit, submit_quietly};
 use crate::tensor::dlpack::{Dense, Exchange};
 use crate::tensor::{source, target};
 
@@ -51,7 +51,13 @@ impl InPlace {
         self.exchange.is_some()
     }
 
-    /// Reduces a tensor over all ranks; `None` if this is not for the short way in.
+    /// Reduces a tensor over all ranks; `None` if this is not for the short way in. `blocking`
+    /// promises that the caller waits at once, so that no other thread has to be woken.
+    #[pyo3(signature = (tensor, name, op, prescale, postscale, process_set, blocking=false))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "this is the signature Python calls"
+    )]
     fn allreduce(
         &self,
         tensor: &Bound<'_, PyAny>,
@@ -60,6 +66,7 @@ impl InPlace {
         prescale: f64,
         postscale: f64,
         process_set: u32,
+        blocking: bool,
     ) -> PyResult<Option<u64>> {
         let Some(dense) = self.dense(tensor) else {
             return Ok(None);
@@ -77,6 +84,7 @@ impl InPlace {
         } = dense;
         let source = source(address, dtype, &shape);
         let target = target(address, dtype, &shape);
+        let submit = if blocking { submit_quietly } else { submit };
         submit(Submission {
             name,
             target,
@@ -98,11 +106,10 @@ impl InPlace {
             return None;
         }
         let dense = exchange.dense(tensor)?;
-        (dense.shape.elements() != Some(1) || self.is_plain(tensor)).then_some(dense)
+        self.is_plain(tensor).then_some(dense)
     }
 
-    /// Asked about single elements only. A tensor that shows the negative of its memory is half of
-    /// a complex one, so its elements do not lie side by side.
+    /// Whether the tensor shows what its memory holds, and not the negative of it.
     fn is_plain(&self, tensor: &Bound<'_, PyAny>) -> bool {
         let answer = self.is_disguised.bind(tensor.py()).call1((tensor,));
         answer.is_ok_and(|answer| answer.is_truthy().is_ok_and(|disguised| !disguised))

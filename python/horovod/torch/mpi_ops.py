@@ -14,8 +14,8 @@ import torch
 
 from horovod.common import collectives
 from horovod.common.basics import is_homogeneous
-from horovod.common.handles import poll, synchronize
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.handles import pending, poll, synchronize
+from horovod.common.process_sets import ProcessSet, global_process_set, usable_id
 from horovod.common.util import Average, handle_average_backwards_compatibility
 from horovod.torch import dispatch
 from horovod.torch.async_ops import (
@@ -41,6 +41,7 @@ from horovod.torch.grouped_ops import (
     grouped_allreduce_,
     grouped_reducescatter,
 )
+from horovod.torch.tensors import start_in_place
 
 __all__ = [
     "allgather",
@@ -104,9 +105,16 @@ def allreduce_(
     """Combines the tensors of all ranks in place and returns the tensor that was passed."""
     if average is not None:
         op = handle_average_backwards_compatibility(op, average)
-    handle = allreduce_async_(
-        tensor, None, name, op, prescale_factor, postscale_factor, process_set
+    number = 0 if process_set is global_process_set else usable_id(process_set)
+    handle = start_in_place(
+        tensor, name, Average if op is None else op, prescale_factor, postscale_factor, number, True
     )
+    if handle is None:
+        handle = allreduce_async_(
+            tensor, None, name, op, prescale_factor, postscale_factor, process_set
+        )
+    else:
+        pending[handle] = tensor
     return synchronize(handle)
 
 

@@ -33,4 +33,5 @@ pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};
 pub use lifeline::{Inquiry, LONGEST_ANSWER, Lifeline, Witness};
 pub use mesh::{Mesh, MeshOptions, Network, TransportKind, join};
+pub use shm::{Commons, Inputs};
 pub use transport::{Interest, Lane, Transport, Wake};

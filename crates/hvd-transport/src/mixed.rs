@@ -18,7 +18,7 @@ use crate::member::Member;
 use crate::os::event::Flag;
 use crate::shm::{Rings, Segment};
 use crate::tcp::{Connection, Tcp};
-use crate::{Interest, Lane, Result, Transport, Wake, Waker};
+use crate::{Commons, Interest, Lane, Result, Transport, Wake, Waker};
 
 /// One rank's end of the memory of its host, and its connections to other hosts.
 #[derive(Debug)]
@@ -162,5 +162,11 @@ impl Transport for Mixed {
 
     fn waker(&self) -> Waker {
         self.near.rings.waker()
+    }
+
+    fn commons(&mut self, members: &[Rank]) -> Option<Commons<'_>> {
+        let Near { rings, places } = &mut self.near;
+        let place = |rank: Rank| places.get(rank.index()).copied().flatten();
+        Commons::new(&self.member, rings, members, place)
     }
 }

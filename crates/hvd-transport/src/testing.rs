@@ -57,8 +57,8 @@ impl Setup {
         self
     }
 
-    /// Has every queue and ring hold `capacity` bytes, a power of two, so that even short
-    /// messages come in pieces. Connections keep the kernel's buffers.
+    /// Has every queue and ring hold `capacity` bytes, a power of two, and every slot eight times
+    /// that, so that even short messages come in pieces. Connections keep the kernel's buffers.
     #[must_use]
     pub fn tight(mut self, capacity: usize) -> Self {
         self.capacity = Some(capacity);
@@ -99,6 +99,7 @@ impl Setup {
         let capacities = self.capacity.map(|capacity| Capacities {
             control: capacity,
             data: capacity,
+            slot: (8 * capacity).max(128),
         });
         thread::scope(|scope| {
             let ranks: Vec<_> = (0..self.size)

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
-use crate::{Error, Result, Waker};
+use crate::{Commons, Error, Result, Waker};
 
 /// Two independent streams between each pair of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,6 +96,12 @@ pub trait Transport: Send {
 
     /// A handle with which any thread ends this transport's wait.
     fn waker(&self) -> Waker;
+
+    /// The memory that `members`, of which this rank must be one, all see; none if there is none.
+    /// Every member gets the same answer.
+    fn commons(&mut self, _members: &[Rank]) -> Option<Commons<'_>> {
+        None
+    }
 
     /// Sends all of `bytes` on the data lane.
     fn send(&mut self, peer: Rank, bytes: &[u8]) -> Result<()> {

@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
@@ -31,8 +32,8 @@ pub(crate) struct Mapping {
     length: usize,
 }
 
-// SAFETY: the memory belongs to the mapping, not to a thread; all access is by atomics or by the
-// two copying functions, whose callers promise that nobody else is in the same area.
+// SAFETY: the memory belongs to the mapping, not to a thread; all access is by atomics or by
+// functions whose callers promise that nobody else is in the same area.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -105,6 +106,36 @@ impl Mapping {
         let place = self.place(offset, buffer.len());
         // SAFETY: as in `copy_in`.
         unsafe { ptr::copy_nonoverlapping(place.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
+    }
+
+    /// The `length` bytes at `offset`, where they are.
+    ///
+    /// # Safety
+    /// As long as the slice lives, nobody may write to the area, and it holds no atomics.
+    ///
+    /// # Panics
+    /// If the area does not lie in the mapping.
+    pub(crate) unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+        let place = self.place(offset, length);
+        // SAFETY: in bounds, always initialised, alive as long as `self`, and nobody writes.
+        unsafe { slice::from_raw_parts(place.as_ptr(), length) }
+    }
+
+    /// The `length` bytes at `offset`, to write where they are.
+    ///
+    /// # Safety
+    /// As long as the slice lives, nobody else may access the area, and it holds no atomics.
+    ///
+    /// # Panics
+    /// If the area does not lie in the mapping.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "many areas of one mapping are in use at a time; that they differ is the caller's promise"
+    )]
+    pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
+        let place = self.place(offset, length);
+        // SAFETY: in bounds, always initialised, alive as long as `self`, and nobody else is there.
+        unsafe { slice::from_raw_parts_mut(place.as_ptr(), length) }
     }
 
     fn place(&self, offset: usize, length: usize) -> NonNull<u8> {

@@ -41,7 +41,7 @@ pub(crate) struct Doorbell {
     memory: Arc<Mapping>,
     offset: usize,
     /// What the owner sleeps on, if not on the sequence.
-    flag: Option<Arc<Flag>>,
+    pub(super) flag: Option<Arc<Flag>>,
 }
 
 impl Doorbell {

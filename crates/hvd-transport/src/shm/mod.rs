@@ -2,21 +2,26 @@
 //!
 //! One segment per host holds, for each ordered pair of ranks and each lane, a ring that one rank
 //! writes and another reads ([`ring`]), and for each rank a doorbell on which it sleeps
-//! ([`doorbell`]). Nothing is locked; moving bytes makes no system call unless the other end
+//! ([`doorbell`]) and a few slots ([`slots`]) that all others can read while it works on the next
+//! ([`commons`]). Nothing is locked; moving bytes makes no system call unless the other end
 //! sleeps. Indexes that come from shared memory are checked before they are used, so a peer that
 //! writes nonsense causes an error here, never an access out of bounds.
 
+mod commons;
 mod doorbell;
 mod ring;
 #[cfg(test)]
 mod ring_tests;
 mod rings;
 mod segment;
+mod slots;
 mod transport;
+mod turn;
 
 // The test `interleavings` compiles the doorbell with other atomics under this name.
 use std::sync::atomic;
 
+pub use commons::{Commons, Inputs};
 pub(crate) use ring::Corrupt;
 pub(crate) use rings::Rings;
 pub(crate) use segment::{Capacities, Segment};

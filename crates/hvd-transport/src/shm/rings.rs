@@ -31,9 +31,9 @@ const LOOKS: u32 = 32;
 pub(crate) struct Rings {
     /// This rank's place.
     own: usize,
-    part: Part,
+    pub(super) part: Part,
     /// By place. Held in an `Arc` so that wakers do not keep the memory alive.
-    doorbells: Arc<[Doorbell]>,
+    pub(super) doorbells: Arc<[Doorbell]>,
     /// What this rank's doorbell had counted when the last wait ended.
     seen: u32,
     spin: Duration,
@@ -156,6 +156,11 @@ impl Rings {
     /// A wait is over; rings that come from here on end the next one.
     pub(crate) fn awake(&mut self) {
         self.seen = self.bell().count();
+    }
+
+    /// Whether every rank of the host has a core of its own.
+    pub(super) fn has_cores(&self) -> bool {
+        !self.spin.is_zero()
     }
 
     pub(crate) fn waker(&self) -> Waker {

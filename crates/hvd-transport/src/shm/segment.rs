@@ -3,9 +3,12 @@
 //!
 //! ```text
 //! 0      magic u64 | version u32 | ranks u32 | control capacity u64 | data capacity u64
+//!        bytes of a slot u64
 //! 4096   one line of 128 bytes per rank:      doorbell (see doorbell.rs) | claimed u32 at 64
 //!        two lines per ring:                  head u64 | tail u64 at 128
+//!        one line per writer and reader:      what the slots hold (see slots.rs)
 //!        the rings' bytes: control, then data, each on its own pages
+//!        the slots, DEPTH per rank
 //! ring number = (writer * ranks + reader) * 2 + lane
 //! ```
 //!
@@ -22,35 +25,41 @@ use hvd_types::Rank;
 
 use super::doorbell::Doorbell;
 use super::ring::{Consumer, Place, Producer};
+use super::slots::{DEPTH, Slots, SlotsPlace};
 use crate::os::event::Flag;
 use crate::os::memory::{self, Mapping};
 use crate::{Error, Lane, Result};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"hvd-shm\0");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PAGE: usize = 4096;
 /// Two cache lines, because processors fetch neighbouring lines in pairs.
-const LINE: usize = 128;
+pub(super) const LINE: usize = 128;
 const CLAIMED: usize = 64;
 
-/// Sizes of the rings, powers of two.
+/// Sizes of the rings and slots, powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Capacities {
     pub(crate) control: usize,
     pub(crate) data: usize,
+    pub(crate) slot: usize,
 }
 
 impl Capacities {
-    /// What suits a host with so many ranks: 64 KiB and 512 KiB, less for the data of very many,
-    /// so that an exchange of all with all stays within 256 MiB.
+    /// What suits a host with so many ranks: 64 KiB, 512 KiB and 1 MiB; less for the data of very
+    /// many, so that an exchange of all with all stays within 256 MiB, and so do all slots.
     pub(crate) fn for_ranks(ranks: usize) -> Self {
         const CONTROL: usize = 64 * 1024;
         const DATA: usize = 512 * 1024;
+        const SLOT: usize = 1024 * 1024;
         let share = (256 * 1024 * 1024 / (ranks * ranks).max(1)).max(1);
         let data = (1 << share.ilog2()).clamp(CONTROL, DATA);
+        let share = (256 * 1024 * 1024 / (ranks * DEPTH).max(1)).max(1);
+        let slot = (1 << share.ilog2()).clamp(CONTROL, SLOT);
         Self {
             control: CONTROL,
             data,
+            slot,
         }
     }
 
@@ -62,9 +71,10 @@ impl Capacities {
     }
 
     fn are_valid(self) -> bool {
-        [self.control, self.data]
+        [self.control, self.data, self.slot]
             .iter()
             .all(|size| size.is_power_of_two() && *size <= 1 << 40)
+            && self.slot >= LINE
     }
 }
 
@@ -74,8 +84,10 @@ struct Layout {
     ranks: usize,
     capacities: Capacities,
     indexes: usize,
+    lines: usize,
     control: usize,
     data: usize,
+    slots: usize,
     total: usize,
 }
 
@@ -84,20 +96,29 @@ impl Layout {
     fn new(ranks: usize, capacities: Capacities) -> Option<Self> {
         let pairs = ranks.checked_mul(ranks)?;
         let indexes = PAGE.checked_add(ranks.checked_mul(LINE)?)?;
-        let control = indexes
-            .checked_add(pairs.checked_mul(2 * 2 * LINE)?)?
+        let lines = indexes.checked_add(pairs.checked_mul(2 * 2 * LINE)?)?;
+        let control = lines
+            .checked_add(pairs.checked_mul(LINE)?)?
             .checked_next_multiple_of(PAGE)?;
         let data = control
             .checked_add(pairs.checked_mul(capacities.control)?)?
             .checked_next_multiple_of(PAGE)?;
-        let total = data.checked_add(pairs.checked_mul(capacities.data)?)?;
+        let slots = data
+            .checked_add(pairs.checked_mul(capacities.data)?)?
+            .checked_next_multiple_of(PAGE)?;
+        let total = ranks
+            .checked_mul(DEPTH)?
+            .checked_mul(capacities.slot)?
+            .checked_add(slots)?;
         let valid = ranks > 0 && capacities.are_valid();
         valid.then_some(Self {
             ranks,
             capacities,
             indexes,
+            lines,
             control,
             data,
+            slots,
             total,
         })
     }
@@ -118,6 +139,15 @@ impl Layout {
             tail: head + LINE,
             bytes,
             capacity: self.capacities.of(lane),
+        }
+    }
+
+    fn slots(self) -> SlotsPlace {
+        SlotsPlace {
+            ranks: self.ranks,
+            lines: self.lines,
+            slots: self.slots,
+            capacity: self.capacities.slot,
         }
     }
 }
@@ -147,6 +177,9 @@ impl Segment {
         memory
             .long(24)
             .store(capacities.data as u64, Ordering::Relaxed);
+        memory
+            .long(32)
+            .store(capacities.slot as u64, Ordering::Relaxed);
         memory.long(0).store(MAGIC, Ordering::Release);
         Ok(file)
     }
@@ -158,10 +191,15 @@ impl Segment {
             return Err(senseless());
         }
         let number = |offset: usize| usize::try_from(memory.long(offset).load(Ordering::Relaxed));
-        let (Ok(control), Ok(data)) = (number(16), number(24)) else {
+        let (Ok(control), Ok(data), Ok(slot)) = (number(16), number(24), number(32)) else {
             return Err(senseless());
         };
-        let layout = Layout::new(ranks, Capacities { control, data }).ok_or_else(senseless)?;
+        let capacities = Capacities {
+            control,
+            data,
+            slot,
+        };
+        let layout = Layout::new(ranks, capacities).ok_or_else(senseless)?;
         let fits = memory.word(8).load(Ordering::Relaxed) == VERSION
             && memory.word(12).load(Ordering::Relaxed) as usize == ranks
             && memory.length() == layout.total;
@@ -192,9 +230,11 @@ impl Segment {
         let consumers = self.rings(|peer, lane| {
             Consumer::new(Arc::clone(&self.memory), self.layout.ring(peer, rank, lane))
         });
+        let slots = Slots::new(Arc::clone(&self.memory), self.layout.slots(), rank.index());
         Ok(Part {
             producers,
             consumers,
+            slots,
         })
     }
 
@@ -216,11 +256,12 @@ impl Segment {
     }
 }
 
-/// One rank's ends of its rings, by peer and lane.
+/// One rank's ends of its rings, by peer and lane, and its view of everybody's slots.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) producers: Vec<[Producer; 2]>,
     pub(crate) consumers: Vec<[Consumer; 2]>,
+    pub(crate) slots: Slots,
 }
 
 fn senseless() -> Error {
@@ -234,14 +275,18 @@ mod tests {
     const SMALL: Capacities = Capacities {
         control: 64,
         data: 256,
+        slot: 512,
     };
 
     #[test]
     fn areas_do_not_overlap() {
         let layout = Layout::new(3, SMALL).unwrap();
         let mut areas = vec![(0, PAGE)];
+        let slots = layout.slots();
         for writer in (0..3).map(Rank::new) {
             areas.push((Layout::doorbell(writer), LINE));
+            areas.extend((0..DEPTH).map(|slot| (slots.slot(writer.index(), slot), 512)));
+            areas.extend((0..3).map(|reader| (slots.line(writer.index(), reader), LINE)));
             for reader in (0..3).map(Rank::new) {
                 for lane in Lane::ALL {
                     let place = layout.ring(writer, reader, lane);
@@ -270,7 +315,15 @@ mod tests {
         );
 
         let memory = Mapping::new(file.as_fd()).unwrap();
-        for (offset, bad) in [(8, 9), (12, 0), (16, 63), (24, 512), (28, 1), (0, 0)] {
+        for (offset, bad) in [
+            (8, 9),
+            (12, 0),
+            (16, 63),
+            (24, 8192),
+            (28, 1),
+            (32, 64),
+            (0, 0),
+        ] {
             let good = memory.word(offset).swap(bad, Ordering::Relaxed);
             assert!(
                 Segment::attach(file.as_fd(), 2).is_err(),
@@ -294,15 +347,18 @@ mod tests {
 
     #[test]
     fn many_ranks_get_smaller_rings() {
-        for (ranks, data) in [
-            (1, 512),
-            (8, 512),
-            (22, 512),
-            (32, 256),
-            (64, 64),
-            (1000, 64),
+        for (ranks, data, slot) in [
+            (1, 512, 1024),
+            (8, 512, 1024),
+            (22, 512, 1024),
+            (32, 256, 1024),
+            (64, 64, 1024),
+            (100, 64, 512),
+            (1000, 64, 64),
         ] {
-            assert_eq!(Capacities::for_ranks(ranks).data, data * 1024, "{ranks}");
+            let capacities = Capacities::for_ranks(ranks);
+            assert_eq!(capacities.data, data * 1024, "{ranks}");
+            assert_eq!(capacities.slot, slot * 1024, "{ranks}");
             assert!(Layout::new(ranks, Capacities::for_ranks(ranks)).is_some());
         }
     }

@@ -8,7 +8,7 @@ use hvd_types::Rank;
 use super::rings::Rings;
 use super::segment::Segment;
 use crate::member::Member;
-use crate::{Error, Interest, Lane, Result, Transport, Wake, Waker};
+use crate::{Commons, Error, Interest, Lane, Result, Transport, Wake, Waker};
 
 /// One rank's end of the shared memory of its job.
 #[derive(Debug)]
@@ -97,5 +97,10 @@ impl Transport for SharedMemory {
 
     fn waker(&self) -> Waker {
         self.rings.waker()
+    }
+
+    fn commons(&mut self, members: &[Rank]) -> Option<Commons<'_>> {
+        let place = |rank: Rank| Some(rank.index());
+        Commons::new(&self.member, &mut self.rings, members, place)
     }
 }

@@ -1,0 +1,132 @@
+//! Waiting for one's turn with the slots: until a peer's count is far enough.
+//!
+//! Where every rank of the host has a core of its own, a wait looks for a while, which takes no
+//! time from anybody. Then, and where ranks outnumber cores at once, it lets others run a few
+//! times: one of them may be the peer. Then it sleeps on this rank's doorbell like every other
+//! wait, and ends by the peer's progress, the rank's patience or the job's abort.
+
+use std::hint;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hvd_types::Rank;
+use rustix::event::{PollFd, PollFlags};
+
+use super::ring::Corrupt;
+use super::rings::Rings;
+use super::slots::{Event, Peer, Slots};
+use crate::member::Member;
+use crate::os::event::{Flag, poll};
+use crate::{Error, Result};
+
+/// How long a wait looks before it lets others run, where every rank has a core.
+const SPIN: Duration = Duration::from_micros(100);
+/// Looks between two glances at the clock and the abort.
+const LOOKS: u32 = 64;
+/// How often a wait lets others run before it sleeps.
+const YIELDS: u32 = 100;
+
+/// What a wait is for: that a peer has counted up to a target.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) peer: Peer,
+    pub(super) event: Event,
+    pub(super) target: u64,
+    /// How far this rank itself is, see [`Slots::reached`].
+    pub(super) own: u64,
+}
+
+impl Wanted {
+    pub(super) fn wait(&self, member: &Member, rings: &mut Rings) -> Result<()> {
+        let here = self.look(member, rings)?
+            || self.spin(member, rings)?
+            || self.step_aside(member, rings)?;
+        if here {
+            return Ok(());
+        }
+        self.sleep(member, rings)
+    }
+
+    fn is_there(&self, slots: &mut Slots) -> std::result::Result<bool, Corrupt> {
+        slots.reached(self.peer.place, self.event, self.target, self.own)
+    }
+
+    fn look(&self, member: &Member, rings: &mut Rings) -> Result<bool> {
+        let is_there = self.is_there(&mut rings.part.slots);
+        is_there.map_err(|Corrupt| corrupted(member, self.peer.rank))
+    }
+
+    /// Looks again and again, where that takes no time from the others.
+    fn spin(&self, member: &Member, rings: &mut Rings) -> Result<bool> {
+        if !rings.has_cores() {
+            return Ok(false);
+        }
+        let start = Instant::now();
+        while start.elapsed() < SPIN {
+            for _ in 0..LOOKS {
+                hint::spin_loop();
+                if self.look(member, rings)? {
+                    return Ok(true);
+                }
+            }
+            member.abort.check()?;
+        }
+        Ok(false)
+    }
+
+    /// Lets other threads run, of which one may be the one that is waited for.
+    fn step_aside(&self, member: &Member, rings: &mut Rings) -> Result<bool> {
+        for _ in 0..YIELDS {
+            thread::yield_now();
+            if self.look(member, rings)? {
+                return Ok(true);
+            }
+            member.abort.check()?;
+        }
+        Ok(false)
+    }
+
+    fn sleep(&self, member: &Member, rings: &mut Rings) -> Result<()> {
+        let deadline = Some(Instant::now() + member.patience);
+        loop {
+            member.abort.check()?;
+            if self.look(member, rings)? {
+                return Ok(());
+            }
+            let in_time = self.sleep_once(rings, deadline);
+            rings.awake();
+            if !in_time.map_err(Error::io("sleeping on shared memory"))? {
+                return Err(Error::Stalled {
+                    rank: self.peer.rank,
+                    host: member.hosts[self.peer.rank.index()].clone(),
+                    seconds: member.patience.as_secs(),
+                });
+            }
+        }
+    }
+
+    /// Sleeps until the bell is rung; false if the deadline passed.
+    fn sleep_once(&self, rings: &mut Rings, deadline: Option<Instant>) -> io::Result<bool> {
+        let (bell, seen) = (rings.bell().clone(), rings.seen());
+        // What makes no sense is a reason to wake up too: the next look reports it.
+        let slots = &mut rings.part.slots;
+        let has_work = || self.is_there(slots) != Ok(false);
+        let Some(flag) = &bell.flag else {
+            return bell.sleep(seen, deadline, has_work);
+        };
+        let slept = bell.sleep_by(seen, has_work, || wait_for(flag, deadline));
+        slept.unwrap_or(Ok(true))
+    }
+}
+
+fn wait_for(flag: &Flag, deadline: Option<Instant>) -> io::Result<bool> {
+    let in_time = poll(&mut [PollFd::new(flag, PollFlags::IN)], deadline)?;
+    flag.lower();
+    Ok(in_time)
+}
+
+pub(super) fn corrupted(member: &Member, rank: Rank) -> Error {
+    let host = member.hosts[rank.index()].clone();
+    Error::Corrupted { rank, host }
+}

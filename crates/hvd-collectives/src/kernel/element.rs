@@ -1,5 +1,5 @@
 //! The arithmetic of one element, for the types that the machine computes with directly, and the
-//! loops that apply it to bytes of any alignment.
+//! loop over pairs of elements in bytes of any alignment.
 
 use std::array;
 
@@ -21,22 +21,27 @@ pub(super) trait Element: Pod {
 macro_rules! integer {
     ($($type:ty)*) => {$(
         impl Element for $type {
+            #[inline]
             fn sum(self, other: Self) -> Self {
                 self.wrapping_add(other)
             }
 
+            #[inline]
             fn product(self, other: Self) -> Self {
                 self.wrapping_mul(other)
             }
 
+            #[inline]
             fn min(self, other: Self) -> Self {
                 Ord::min(self, other)
             }
 
+            #[inline]
             fn max(self, other: Self) -> Self {
                 Ord::max(self, other)
             }
 
+            #[inline]
             #[allow(
                 clippy::cast_lossless,
                 clippy::cast_possible_truncation,
@@ -56,23 +61,28 @@ integer!(u8 i8 u16 i16 i32 i64);
 macro_rules! float {
     ($($type:ty)*) => {$(
         impl Element for $type {
+            #[inline]
             fn sum(self, other: Self) -> Self {
                 self + other
             }
 
+            #[inline]
             fn product(self, other: Self) -> Self {
                 self * other
             }
 
             // `other` wins unless the comparison says otherwise, so one that is not a number does.
+            #[inline]
             fn min(self, other: Self) -> Self {
                 if self < other || self.is_nan() { self } else { other }
             }
 
+            #[inline]
             fn max(self, other: Self) -> Self {
                 if self > other || self.is_nan() { self } else { other }
             }
 
+            #[inline]
             #[allow(
                 clippy::cast_possible_truncation,
                 reason = "the rule: a float32 is multiplied by the factor as float32"
@@ -85,23 +95,6 @@ macro_rules! float {
 }
 
 float!(f32 f64);
-
-/// Replaces each element of `accumulator` by what `combine` makes of it and its counterpart.
-pub(super) fn zip<T: Pod>(accumulator: &mut [u8], operand: &[u8], combine: impl Fn(T, T) -> T) {
-    let left = accumulator.chunks_exact_mut(size_of::<T>());
-    for (left, right) in left.zip(operand.chunks_exact(size_of::<T>())) {
-        let element = combine(read(left), read(right));
-        left.copy_from_slice(bytemuck::bytes_of(&element));
-    }
-}
-
-/// Replaces each element by what `change` makes of it.
-pub(super) fn map<T: Pod>(data: &mut [u8], change: impl Fn(T) -> T) {
-    for place in data.chunks_exact_mut(size_of::<T>()) {
-        let element = change(read(place));
-        place.copy_from_slice(bytemuck::bytes_of(&element));
-    }
-}
 
 /// Shows `visit` all pairs of counterparts, in order; the last ones are filled up with zeros.
 pub(super) fn pairs<T: Pod>(
@@ -127,8 +120,7 @@ fn lanes<T: Pod>(bytes: &[u8]) -> [T; LANES] {
     })
 }
 
-// An unaligned load costs nothing on the machines this runs on, and the loops above become vector
-// code all the same; so there is one loop instead of one for aligned bytes and one for others.
+#[inline]
 fn read<T: Pod>(bytes: &[u8]) -> T {
     bytemuck::pod_read_unaligned(bytes)
 }

@@ -15,15 +15,18 @@
 //! - Scaled integers are computed in `float64` and truncated toward zero; what does not fit
 //!   becomes the nearest value that does, and "not a number" becomes 0.
 
+mod copy;
 mod element;
 mod half_float;
 mod neutral;
 mod reduce;
 mod scale;
+mod sweep;
 mod weigh;
 
+pub use copy::copy;
 pub use neutral::fill_neutral;
-pub use reduce::reduce;
+pub use reduce::{reduce, reduce_into};
 pub use scale::{copy_scaled, scale};
 pub(crate) use weigh::{Products, has_weights, products, weighted_sum};
 

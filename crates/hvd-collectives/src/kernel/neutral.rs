@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use hvd_types::DType;
 
-use super::{Reduction, element, whole_elements};
+use super::{Reduction, sweep, whole_elements};
 use crate::Result;
 
 macro_rules! integer {
@@ -46,7 +46,7 @@ pub fn fill_neutral(dtype: DType, reduction: Reduction, data: &mut [u8]) -> Resu
 }
 
 fn fill<T: bytemuck::Pod>(data: &mut [u8], neutral: T) {
-    element::map(data, |_: T| neutral);
+    sweep::map(data, |_: T| neutral);
 }
 
 fn float(reduction: Reduction) -> f32 {

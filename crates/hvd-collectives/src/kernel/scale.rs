@@ -3,9 +3,10 @@
 use half::{bf16, f16};
 use hvd_types::DType;
 
-use super::element::{self, Element};
+use super::copy::copy;
+use super::element::Element;
 use super::half_float::HalfFloat;
-use super::whole_elements;
+use super::{sweep, whole_elements};
 use crate::error::expect_length;
 use crate::{Error, Result};
 
@@ -37,7 +38,7 @@ pub fn copy_scaled(dtype: DType, factor: f64, source: &[u8], destination: &mut [
     whole_elements(dtype, source.len())?;
     expect_length("destination of a copy", source.len(), destination.len())?;
     if is_one(factor) {
-        destination.copy_from_slice(source);
+        copy(source, destination);
         return Ok(());
     }
     match dtype {
@@ -56,6 +57,7 @@ pub fn copy_scaled(dtype: DType, factor: f64, source: &[u8], destination: &mut [
     Ok(())
 }
 
+/// Whether a factor changes nothing.
 #[expect(
     clippy::float_cmp,
     reason = "the rule: only exactly 1 means that nothing is computed"
@@ -65,11 +67,11 @@ fn is_one(factor: f64) -> bool {
 }
 
 fn numbers<T: Element>(factor: f64, data: &mut [u8]) {
-    element::map(data, |element: T| element.scaled(factor));
+    sweep::map(data, |element: T| element.scaled(factor));
 }
 
 fn copy_numbers<T: Element>(factor: f64, source: &[u8], destination: &mut [u8]) {
-    element::zip(destination, source, |_, element: T| element.scaled(factor));
+    sweep::zip(destination, source, |_, element: T| element.scaled(factor));
 }
 
 fn half_floats<H: HalfFloat>(factor: f64, data: &mut [u8]) {

@@ -12,6 +12,7 @@ use hvd_types::DType;
 
 use super::element::{self, LANES};
 use super::half_float::HalfFloat;
+use super::sweep;
 use crate::{Error, Result};
 
 /// The dot product of two vectors, and that of each with itself.
@@ -56,8 +57,8 @@ pub(crate) fn weighted_sum(
     match dtype {
         DType::Float16 => f16::zip(accumulator, operand, narrow),
         DType::Bfloat16 => bf16::zip(accumulator, operand, narrow),
-        DType::Float32 => element::zip(accumulator, operand, narrow),
-        _ => element::zip(accumulator, operand, wide),
+        DType::Float32 => sweep::zip(accumulator, operand, narrow),
+        _ => sweep::zip(accumulator, operand, wide),
     }
     Ok(())
 }

@@ -4,11 +4,12 @@
 //! i - 1 - s, straight into its place. Steps overlap chunk by chunk, see [`crate::ring`], so that
 //! a part much longer than the others costs its length once and not once per member. With S bytes
 //! in all parts together, a member sends S less its successor's part, and receives S less its own.
+//! Members that see the same memory need no ring, see [`crate::shared`].
 
 use crate::error::expect_length;
 use crate::layout::{Blocks, Layout, PartsMut, total_of};
 use crate::ring::Schedule;
-use crate::{Communicator, Result, Tuning};
+use crate::{Communicator, Result, Tuning, shared};
 
 /// Copies the caller's part to its place in `output` and gathers all others there.
 pub fn allgather(
@@ -22,7 +23,7 @@ pub fn allgather(
     let place = layout.range(comm.index());
     expect_length("part to gather", place.len(), own.len())?;
     bytes[place].copy_from_slice(own);
-    gather(comm, layout, bytes, tuning.chunk_of(1))
+    gather_somehow(comm, layout, bytes, tuning)
 }
 
 /// Gathers all parts in `output`, in which the caller's own is already in its place.
@@ -33,7 +34,21 @@ pub fn allgather_in_place(
 ) -> Result<()> {
     let PartsMut { bytes, counts } = output;
     let layout = check(comm, counts, bytes)?;
-    gather(comm, layout, bytes, tuning.chunk_of(1))
+    gather_somehow(comm, layout, bytes, tuning)
+}
+
+/// Gathers through the memory that the members share, or round the ring.
+pub(crate) fn gather_somehow(
+    comm: &mut Communicator<'_>,
+    layout: impl Blocks,
+    buffer: &mut [u8],
+    tuning: &Tuning,
+) -> Result<()> {
+    let chunk = tuning.chunk_of(1);
+    if shared::gather(comm, layout, buffer, chunk)? {
+        return Ok(());
+    }
+    gather(comm, layout, buffer, chunk)
 }
 
 fn check<'a>(comm: &Communicator<'_>, counts: &'a [usize], bytes: &[u8]) -> Result<Layout<'a>> {

@@ -6,10 +6,12 @@
 //! - Long buffers go down a chain from the root to its predecessor, in chunks that each member
 //!   passes on while it receives the next: every member sends S bytes once, whatever n is. This is
 //!   an all-gather in which only the root has something to give, see [`crate::ring`].
+//!
+//! Members that see the same memory all read what the root shows, see [`crate::shared`].
 
 use crate::allgather::gather;
 use crate::layout::Layout;
-use crate::{Communicator, Result, Tuning};
+use crate::{Communicator, Result, Tuning, shared};
 
 /// Copies member `root`'s `buffer` to all others, in the way that suits its size.
 pub fn broadcast(
@@ -18,6 +20,15 @@ pub fn broadcast(
     buffer: &mut [u8],
     tuning: &Tuning,
 ) -> Result<()> {
+    comm.rank_of(root)?;
+    let layout = Layout::Single {
+        owner: root,
+        bytes: buffer.len(),
+        blocks: comm.size(),
+    };
+    if shared::gather(comm, layout, buffer, tuning.chunk_of(1))? {
+        return Ok(());
+    }
     if buffer.len() <= tuning.small_broadcast_bytes {
         tree_broadcast(comm, root, buffer)
     } else {

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use hvd_transport::Transport;
+use hvd_transport::{Commons, Transport};
 use hvd_types::Rank;
 
 use crate::{Error, Result};
@@ -83,6 +83,16 @@ impl<'a> Communicator<'a> {
     /// What carries the bytes, for algorithms that form groups of their own.
     pub fn transport(&mut self) -> &mut dyn Transport {
         self.transport
+    }
+
+    /// Whether all members, and there are several, see the same memory.
+    pub fn shares_memory(&mut self) -> bool {
+        self.commons().is_some()
+    }
+
+    /// The memory that all members see, if there is such.
+    pub(crate) fn commons(&mut self) -> Option<Commons<'_>> {
+        self.transport.commons(self.members)
     }
 
     /// Sends all of `bytes` to a member.

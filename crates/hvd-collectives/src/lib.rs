@@ -24,10 +24,14 @@ mod layout;
 mod reducescatter;
 mod ring;
 mod scratch;
+mod shared;
+mod tensors;
 mod workspace;
 
 pub use allgather::{allgather, allgather_in_place};
-pub use allreduce::{adasum, allreduce, recursive_doubling_allreduce, ring_allreduce};
+pub use allreduce::{
+    adasum, allreduce, recursive_doubling_allreduce, ring_allreduce, shared_allreduce,
+};
 pub use alltoall::{alltoall, exchange_counts};
 pub use barrier::barrier;
 pub use broadcast::{broadcast, chain_broadcast, tree_broadcast};
@@ -38,4 +42,5 @@ pub use kernel::{Combine, Reduction};
 pub use layout::{Parts, PartsMut, share};
 pub use reducescatter::{ScatterBuffers, reducescatter};
 pub use scratch::Scratch;
+pub use tensors::{Tensor, TensorMemory};
 pub use workspace::{Tuning, Workspace};

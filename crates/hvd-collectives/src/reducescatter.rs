@@ -7,13 +7,13 @@
 //!
 //! Inputs are not changed: what is on its way lies in scratch until it is passed on. A chunk stays
 //! there for [`Schedule::delay`] slots, so one place more than that, used in turns, is enough:
-//! about one block. Each part is reduced along one chain that depends on its position alone, so
+//! about one block. Members that see the same memory need no ring, see [`crate::shared`]. Each part is reduced in one order that depends on its position alone, so
 //! equal inputs always give equal bits.
 
 use crate::error::expect_length;
 use crate::layout::{Layout, Parts, total_of};
 use crate::ring::{Schedule, Slot};
-use crate::{Combine, Communicator, Result, Workspace};
+use crate::{Combine, Communicator, Result, TensorMemory, Workspace, shared};
 
 /// What a reducescatter reads and fills.
 #[derive(Debug)]
@@ -39,6 +39,13 @@ pub fn reducescatter(
     }
     let layout = Layout::Counts(input.counts);
     let chunk = workspace.tuning.chunk_of(combine.dtype.size());
+    let memory = TensorMemory::Apart {
+        input: input.bytes,
+        output: &mut *output,
+    };
+    if shared::reduce_own_block(comm, combine, layout, memory, chunk)? {
+        return Ok(());
+    }
     let schedule = Schedule::new(layout, comm.before(1), chunk);
     let longest = input.counts.iter().copied().max().unwrap_or(0);
     let places = Places {

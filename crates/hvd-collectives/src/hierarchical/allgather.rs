@@ -18,7 +18,7 @@ use std::ops::Range;
 use hvd_transport::Transport;
 
 use super::hosts::Hosts;
-use crate::allgather::gather;
+use crate::allgather::{gather, gather_somehow};
 use crate::broadcast::broadcast;
 use crate::error::expect_length;
 use crate::layout::{Blocks, Layout, PartsMut, total_of};
@@ -52,7 +52,7 @@ pub fn hierarchical_allgather(
         parts: hosts.cross_parts(),
     };
     let mut local = Communicator::new(transport, hosts.local_group(rank)?)?;
-    gather(&mut local, columns, bytes, chunk)
+    gather_somehow(&mut local, columns, bytes, tuning)
 }
 
 fn through_leaders(

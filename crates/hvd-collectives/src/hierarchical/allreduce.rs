@@ -13,6 +13,8 @@
 //!   broadcast inside the host. A rank sends S bytes up, and S or, if the buffer is short, up to
 //!   S log2(L) down; a leader sends 2 S (H - 1) / H to others.
 //!
+//! Inside the host, memory that its ranks share takes the place of the ring where there is some.
+//!
 //! With one host, or one rank per host, what remains is the ordinary allreduce.
 //!
 //! Results are the same bits everywhere: blocks are reduced over one cross group each, with the
@@ -23,11 +25,11 @@ use hvd_transport::Transport;
 
 use super::hosts::Hosts;
 use super::reduce::reduce_to_first;
-use crate::allgather::gather;
+use crate::allgather::gather_somehow;
 use crate::allreduce::{allreduce, reduce_own_block};
 use crate::broadcast::broadcast;
 use crate::layout::Layout;
-use crate::{Combine, Communicator, Result, Workspace};
+use crate::{Combine, Communicator, Result, TensorMemory, Workspace, shared};
 
 /// Reduces `buffer` over all ranks of all hosts, in place. All of them must call.
 pub fn hierarchical_allreduce(
@@ -67,8 +69,12 @@ pub fn hierarchical_allreduce(
         element_size,
         blocks: local.len(),
     };
+    let chunk = workspace.tuning.chunk_of(element_size);
     let mut comm = Communicator::new(transport, local)?;
-    reduce_own_block(&mut comm, combine, layout, buffer, workspace)?;
+    let memory = TensorMemory::InPlace(&mut *buffer);
+    if !shared::reduce_own_block(&mut comm, combine, layout, memory, chunk)? {
+        reduce_own_block(&mut comm, combine, layout, buffer, workspace)?;
+    }
     let own = &mut buffer[layout.range(comm.index())];
     allreduce(
         &mut Communicator::new(transport, cross)?,
@@ -76,12 +82,11 @@ pub fn hierarchical_allreduce(
         own,
         workspace,
     )?;
-    let chunk = workspace.tuning.chunk_of(element_size);
-    gather(
+    gather_somehow(
         &mut Communicator::new(transport, local)?,
         layout,
         buffer,
-        chunk,
+        &workspace.tuning,
     )
 }
 

@@ -27,6 +27,7 @@ mod weigh;
 pub use copy::copy;
 pub use neutral::fill_neutral;
 pub use reduce::{reduce, reduce_into};
+pub(crate) use scale::is_one;
 pub use scale::{copy_scaled, scale};
 pub(crate) use weigh::{Products, has_weights, products, weighted_sum};
 
@@ -62,6 +63,11 @@ impl Combine {
     /// Reduces `operand` into `accumulator`, which is the left side.
     pub(crate) fn apply(self, accumulator: &mut [u8], operand: &[u8]) -> Result<()> {
         reduce(self.dtype, self.reduction, accumulator, operand)
+    }
+
+    /// Fills `destination` with the reduction of two operands, the left one first.
+    pub(crate) fn merge(self, destination: &mut [u8], operands: [&[u8]; 2]) -> Result<()> {
+        reduce_into(self.dtype, self.reduction, destination, operands)
     }
 
     /// Fails unless `bytes` is a whole number of elements.

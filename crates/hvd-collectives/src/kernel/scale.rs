@@ -62,7 +62,7 @@ pub fn copy_scaled(dtype: DType, factor: f64, source: &[u8], destination: &mut [
     clippy::float_cmp,
     reason = "the rule: only exactly 1 means that nothing is computed"
 )]
-fn is_one(factor: f64) -> bool {
+pub(crate) fn is_one(factor: f64) -> bool {
     factor == 1.0
 }
 

@@ -2,7 +2,8 @@
 //! types x reductions, with ranks as threads, against results computed by other means
 //! (`movement.rs`, `reductions.rs`, `adasum.rs`, and `hierarchical.rs` with hosts for sizes); the
 //! kernels by themselves (`kernels.rs`, `neutral.rs`); worked examples (`examples.rs`); the
-//! bytes on the wire where they are the point (`traffic.rs`); and calls that must fail
+//! bytes on the wire where they are the point (`traffic.rs`); what only ranks that see the same
+//! memory do (`shared.rs`); and calls that must fail
 //! (`refusals.rs`).
 //!
 //! A transport takes part in the table with one line at the end of this file.
@@ -25,6 +26,8 @@ mod neutral;
 mod reductions;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
+mod shared;
 #[cfg(test)]
 mod traffic;
 #[cfg(test)]

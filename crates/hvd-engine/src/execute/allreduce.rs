@@ -1,17 +1,21 @@
 //! Allreduce: the same reduction of everybody's tensor, everywhere.
 //!
-//! A single tensor is reduced where its result goes. Several travel back to back in the fusion
-//! buffer. Prescale happens on the way in; postscale and the division of an average are one
-//! factor on the way out.
+//! Ranks that see the same memory reduce tensors where they are. Otherwise a single tensor is
+//! reduced where its result goes, and several travel back to back in the fusion buffer. Prescale
+//! happens on the way in; postscale and the division of an average are one factor on the way out.
+
+use std::sync::Arc;
 
 use hvd_collectives::{
-    Combine, Communicator, Hosts, Reduction, Workspace, hierarchical_allreduce, kernel,
+    Combine, Communicator, Hosts, Reduction, Tensor, TensorMemory, Workspace,
+    hierarchical_allreduce, kernel,
 };
 use hvd_types::{OpKind, ReduceOp};
-use hvd_wire::Operation;
+use hvd_wire::{Operation, TensorPlan};
 
 use super::{Context, Work, buffer};
 use crate::handle::Outcome;
+use crate::tensor::{Memory, Source};
 use crate::timeline::Activity;
 
 pub(super) fn allreduce(
@@ -19,12 +23,59 @@ pub(super) fn allreduce(
     operation: &Operation,
     mut works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
+    if operation.kind == OpKind::Allreduce && context.comm.shares_memory() {
+        return in_shared_memory(context, operation, works);
+    }
     if works.len() == 1
         && let Some(work) = works.pop()
     {
         return Ok(vec![alone(context, operation, work)?]);
     }
     fused(context, operation, works)
+}
+
+/// Without a fusion buffer: the algorithm copies between the tensors and the shared memory.
+fn in_shared_memory(
+    context: &mut Context<'_>,
+    operation: &Operation,
+    works: Vec<Work>,
+) -> hvd_collectives::Result<Vec<Outcome>> {
+    context.phases.begin(Activity::Collective(operation.kind));
+    let mut parts: Vec<(Arc<TensorPlan>, Source, Memory, f64)> = works
+        .into_iter()
+        .map(|work| {
+            let factor = factor_in(operation, &work);
+            let in_place = work.target.is_same_memory(&work.source);
+            let memory = work.target.into_memory(work.source.len());
+            // A source in the same place is not looked at any more.
+            let source = if in_place {
+                Source::owned(Vec::new())
+            } else {
+                work.source
+            };
+            (work.plan, source, memory, factor)
+        })
+        .collect();
+    let mut tensors: Vec<Tensor<'_>> = parts
+        .iter_mut()
+        .map(|(_, source, memory, factor)| Tensor {
+            memory: match (source.as_slice(), memory.as_mut_slice()) {
+                ([], bytes) => TensorMemory::InPlace(bytes),
+                (input, output) => TensorMemory::Apart { input, output },
+            },
+            factor: *factor,
+        })
+        .collect();
+    let (combine, factor) = (combine(operation), factor_out(operation));
+    let workspace = &mut *context.workspace;
+    hvd_collectives::shared_allreduce(&mut context.comm, combine, factor, &mut tensors, workspace)?;
+    drop(tensors);
+    let outcome = |(plan, _, memory, _): (Arc<TensorPlan>, Source, Memory, f64)| Outcome {
+        output: memory.into_buffer(),
+        shape: plan.shape.clone(),
+        ..Outcome::default()
+    };
+    Ok(parts.into_iter().map(outcome).collect())
 }
 
 fn alone(

@@ -3,7 +3,7 @@
 #![no_main]
 
 use hvd_wire::frame::Assembler;
-use hvd_wire::{Kind, Note, Ready, Verdict};
+use hvd_wire::{Gathered, Kind, Note, Ready, Verdict};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,6 +30,11 @@ fn round_trip(bytes: &[u8]) {
     }
     if let Ok((_, message)) = Kind::split(bytes) {
         assert_eq!(message.len() + 1, bytes.len());
+    }
+    again.clear();
+    if let Ok(gathered) = Gathered::decode(bytes) {
+        gathered.encode(&mut again);
+        assert_eq!(again, bytes);
     }
     again.clear();
     if let Ok(verdict) = Verdict::decode(bytes) {

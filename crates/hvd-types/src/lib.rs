@@ -1,5 +1,5 @@
 //! The words of the domain, shared by every other crate: who a process is ([`Rank`],
-//! [`Placement`]), what a tensor is ([`DType`], [`Shape`], [`Device`]) and what is done with it
+//! [`Ranks`], [`Placement`]), what a tensor is ([`DType`], [`Shape`], [`Device`]) and what is done with it
 //! ([`OpKind`], [`ReduceOp`]).
 //!
 //! Nothing here does input or output, starts a thread or reads a clock.
@@ -11,6 +11,7 @@ mod dtype;
 mod operation;
 mod placement;
 mod rank;
+mod ranks;
 mod shape;
 
 pub use device::Device;
@@ -18,6 +19,7 @@ pub use dtype::DType;
 pub use operation::{OpKind, ReduceOp};
 pub use placement::Placement;
 pub use rank::{ProcessSetId, Rank};
+pub use ranks::Ranks;
 pub use shape::Shape;
 
 /// A number that stands for no member of an enumeration, as found on the wire or in a call.

@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn request(&mut self) -> Result<Request> {
+    pub(crate) fn request(&mut self) -> Result<Request> {
         Ok(Request {
             name: self.text()?.into(),
             kind: self.kind()?,
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn set_change(&mut self) -> Result<SetChange> {
+    pub(crate) fn set_change(&mut self) -> Result<SetChange> {
         match self.byte()? {
             0 => Ok(SetChange::Add(self.list(Self::rank)?)),
             1 => Ok(SetChange::Remove(self.process_set()?)),
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn cache_ids(&mut self) -> Result<Vec<CacheId>> {
+    pub(crate) fn cache_ids(&mut self) -> Result<Vec<CacheId>> {
         self.list(|reader| reader.number().map(CacheId))
     }
 
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
         Ok(ProcessSetId::new(u32::from_le_bytes(self.array()?)))
     }
 
-    fn device(&mut self) -> Result<Device> {
+    pub(crate) fn device(&mut self) -> Result<Device> {
         let code = i32::from_le_bytes(self.array()?);
         let unknown = UnknownCode {
             what: "device",

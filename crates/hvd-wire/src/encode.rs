@@ -57,7 +57,7 @@ impl Verdict {
     }
 }
 
-fn request(out: &mut Vec<u8>, request: &Request) {
+pub(crate) fn request(out: &mut Vec<u8>, request: &Request) {
     text(out, &request.name);
     out.extend([request.kind as u8, request.dtype as u8]);
     shape(out, &request.shape);
@@ -71,7 +71,7 @@ fn request(out: &mut Vec<u8>, request: &Request) {
     }
 }
 
-fn set_change(out: &mut Vec<u8>, change: &SetChange) {
+pub(crate) fn set_change(out: &mut Vec<u8>, change: &SetChange) {
     match change {
         SetChange::Add(ranks) => {
             out.push(0);
@@ -178,7 +178,7 @@ fn tensor_plan(out: &mut Vec<u8>, plan: &TensorPlan) {
     });
 }
 
-fn cache_ids(out: &mut Vec<u8>, ids: &[CacheId]) {
+pub(crate) fn cache_ids(out: &mut Vec<u8>, ids: &[CacheId]) {
     list(out, ids, |out, id| number(out, id.0));
 }
 

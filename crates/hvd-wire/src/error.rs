@@ -28,6 +28,9 @@ pub enum Error {
     /// A text that is not UTF-8.
     #[error("a name or text in a message is not UTF-8")]
     NotUtf8,
+    /// Ranks that are no set, or a list that has not one item for each of them.
+    #[error("a list of ranks is empty, out of order, or does not fit what is said about them")]
+    BadRanks,
     /// A tuned size that no coordinator chooses.
     #[error("size of {size} bytes, not from {least} to {most}")]
     SizeOutOfRange {

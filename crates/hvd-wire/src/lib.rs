@@ -1,5 +1,6 @@
-//! The negotiation's messages as bytes: [`Ready`] from a rank to the coordinator, [`Verdict`]
-//! from the coordinator to every rank, [`Note`] between ranks that need no negotiation, and the [`frame`]s that carry them; and what a rank tells
+//! The negotiation's messages as bytes: [`Ready`] from a rank to the coordinator, [`Gathered`] from
+//! many ranks by way of one, [`Verdict`] from the coordinator to every rank, [`Note`] between ranks
+//! that need no negotiation, and the [`frame`]s that carry them; and what a rank tells
 //! about itself when it is asked ([`testimony`]).
 //!
 //! Numbers are little-endian; texts and lists are preceded by a 32-bit count, checked against the
@@ -14,10 +15,12 @@ mod decode;
 mod encode;
 mod error;
 pub mod frame;
+mod gathered;
 mod message;
 pub mod testimony;
 
 pub use error::{Error, Result};
+pub use gathered::{Gathered, Part, SharedRequest};
 pub use message::{
     CacheId, Halted, Kind, Member, Note, Operation, Plan, PlanVerdict, Ready, Request, Response,
     SetChange, SetVerdict, TensorPlan, Tuned, Verdict,

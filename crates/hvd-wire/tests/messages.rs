@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
+use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, Ranks, ReduceOp, Shape};
 use hvd_wire::{
-    CacheId, Error, Halted, Kind, Member, Note, Operation, Plan, PlanVerdict, Ready, Request,
-    Response, SetChange, SetVerdict, TensorPlan, Tuned, Verdict,
+    CacheId, Error, Gathered, Halted, Kind, Member, Note, Operation, Part, Plan, PlanVerdict,
+    Ready, Request, Response, SetChange, SetVerdict, SharedRequest, TensorPlan, Tuned, Verdict,
 };
 use proptest::prelude::*;
 
@@ -176,6 +176,31 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn part()(
+        ready in ready(), numbers in prop::collection::btree_set(0_u32..50, 1..8),
+        each in any::<bool>(), device in device(),
+    ) -> Part {
+        let ranks: Ranks = numbers.into_iter().map(Rank::new).collect();
+        let count = if each { ranks.len() } else { 0 };
+        let mut part = Part { ranks, ..Part::of(Rank::new(0), ready) };
+        for shared in &mut part.requests {
+            shared.first_dimensions = vec![3; count];
+            shared.devices = vec![device; count];
+        }
+        part
+    }
+}
+
+prop_compose! {
+    fn gathered()(
+        parts in prop::collection::vec(part(), 0..4),
+        seen in prop::collection::vec((process_set(), any::<u64>()), 0..4),
+    ) -> Gathered {
+        Gathered { parts, seen }
+    }
+}
+
 fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode(&mut bytes);
@@ -187,6 +212,12 @@ proptest! {
     fn ready_round_trips(message in ready()) {
         let bytes = encoded(|out| message.encode(out));
         prop_assert_eq!(Ready::decode(&bytes).unwrap(), message);
+    }
+
+    #[test]
+    fn gathered_round_trips(message in gathered()) {
+        let bytes = encoded(|out| message.encode(out));
+        prop_assert_eq!(Gathered::decode(&bytes).unwrap(), message);
     }
 
     #[test]
@@ -224,7 +255,42 @@ proptest! {
         let _ = Ready::decode(&bytes);
         let _ = Verdict::decode(&bytes);
         let _ = Kind::split(&bytes).map(|(_, rest)| Note::decode(rest));
+        let _ = Gathered::decode(&bytes);
     }
+}
+
+#[test]
+fn a_list_that_does_not_fit_its_ranks_is_refused() {
+    let request = Request {
+        name: "w".into(),
+        kind: OpKind::Allgather,
+        dtype: DType::Float32,
+        shape: Shape::new([3]),
+        root: Rank::new(0),
+        device: Device::Cpu,
+        reduce_op: ReduceOp::Sum,
+        prescale: 1.0,
+        postscale: 1.0,
+        group: None,
+    };
+    let mut part = Part {
+        ranks: [1, 2, 5].into_iter().map(Rank::new).collect(),
+        requests: vec![SharedRequest::from(request)],
+        ..Part::default()
+    };
+    let decoded = |part: &Part| {
+        let parts = vec![part.clone()];
+        let seen = Vec::new();
+        Gathered::decode(&encoded(|out| Gathered { parts, seen }.encode(out)))
+    };
+    assert!(decoded(&part).is_ok());
+    part.requests[0].first_dimensions = vec![1, 2];
+    assert_eq!(decoded(&part), Err(Error::BadRanks));
+    assert_eq!(
+        decoded(&Part::default()),
+        Err(Error::BadRanks),
+        "nobody says it"
+    );
 }
 
 #[test]

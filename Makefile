@@ -30,8 +30,8 @@ wheel: ## build the wheel into dist/
 image: wheel ## build the container image `horovod` (docs/docker.md)
 	@PYTHON=$(PYTHON) scripts/image.sh
 
-bench: $(INSTALLED) ## our speed as a ratio against torch.distributed with gloo (installs torch)
-	@scripts/bench.sh
+bench: $(INSTALLED) ## our speed as ratios against gloo and the MPIs that are installed (installs torch)
+	@scripts/bench.sh $(OPTIONS)
 
 N ?= 2
 hosts: $(INSTALLED) ## open a cluster of N hosts on this machine (as root; make hosts N=3)

@@ -1,5 +1,6 @@
 //! The ranks that execute an operation together, and how they are spread over hosts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hvd_collectives::Hosts;
@@ -33,18 +34,20 @@ impl Team {
 
 /// The members by host; `None` if there is only one host, or nowhere two ranks on one.
 fn by_host(members: &[Rank], names: &[String]) -> Option<Hosts> {
-    let mut groups: Vec<(&str, Vec<Rank>)> = Vec::new();
+    let mut groups: Vec<Vec<Rank>> = Vec::new();
+    let mut index: HashMap<&str, usize> = HashMap::new();
     for &rank in members {
         let name = names.get(rank.index())?.as_str();
-        match groups.iter_mut().find(|(host, _)| *host == name) {
-            Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((name, vec![rank])),
-        }
+        let group = *index.entry(name).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(rank);
     }
     if groups.len() < 2 || groups.len() == members.len() {
         return None;
     }
-    Hosts::from_groups(groups.into_iter().map(|(_, ranks)| ranks).collect()).ok()
+    Hosts::from_groups(groups).ok()
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ mod process_set;
 mod execute;
 mod fusion;
 
+pub mod simulate;
+
 mod counters;
 mod observe;
 mod recorder;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
 use hvd_wire::{Operation, Request, TensorPlan};
 
-use super::validate::Claim;
+use super::askers::{Asked, Group};
 
 /// One tensor's agreed description, from which every rank's request can be told again.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,29 +21,47 @@ pub(crate) struct Agreement {
     /// First dimension of every member, for operations in which it may differ.
     pub(crate) first_dimensions: Vec<u64>,
     /// Where each member's memory is.
-    pub(crate) devices: Vec<Device>,
+    pub(crate) devices: Devices,
     /// The group it was submitted with.
     pub(crate) group: Option<Arc<str>>,
 }
 
-impl Agreement {
-    /// The agreement in validated claims of `members`, some of whom may have joined and claim
-    /// nothing.
-    pub(crate) fn of(claims: &[Claim], members: &[Rank]) -> Option<Self> {
-        let request = &claims.first()?.request;
-        let mut first_dimensions = vec![0; members.len()];
-        let mut devices = vec![Device::Cpu; members.len()];
-        for Claim { party, request } in claims {
-            let position = members.binary_search(&party.rank).ok()?;
-            first_dimensions[position] = request.shape.first().unwrap_or(0);
-            devices[position] = request.device;
+/// Where the members of a set have a tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Devices {
+    /// All in the same kind of place.
+    Same(Device),
+    /// By position.
+    Each(Vec<Device>),
+}
+
+impl Devices {
+    fn at(&self, position: usize) -> Device {
+        match self {
+            Self::Same(device) => *device,
+            Self::Each(devices) => devices[position],
         }
+    }
+}
+
+impl Agreement {
+    /// The agreement in what groups of `members` asked for, which was validated; `request` is what
+    /// one of them asked for. Some members may have joined and asked for nothing.
+    pub(crate) fn of(
+        request: &Request,
+        groups: &[Group<Arc<Self>>],
+        members: &[Rank],
+    ) -> Option<Self> {
         let ragged = matches!(request.kind, OpKind::Allgather | OpKind::Alltoall);
-        let shape = if ragged {
-            request.shape.with_first(first_dimensions[0])
+        let (shape, first_dimensions) = if ragged {
+            let all = spread(groups, members, 0, Group::first_dimension)?;
+            (request.shape.with_first(*all.first()?), all)
         } else {
-            first_dimensions.clear();
-            request.shape.clone()
+            (request.shape.clone(), Vec::new())
+        };
+        let devices = match common_device(groups) {
+            Some(device) => Devices::Same(device),
+            None => Devices::Each(spread(groups, members, Device::Cpu, Group::device)?),
         };
         Some(Self {
             name: Arc::clone(&request.name),
@@ -72,7 +90,7 @@ impl Agreement {
             dtype: self.dtype,
             shape,
             root: self.root,
-            device: self.devices[position],
+            device: self.devices.at(position),
             reduce_op: self.reduce_op,
             prescale: self.prescale,
             postscale: self.postscale,
@@ -116,5 +134,58 @@ impl Agreement {
         let row = self.shape.row_elements().unwrap_or(u64::MAX);
         rows.saturating_mul(row)
             .saturating_mul(self.dtype.size() as u64)
+    }
+}
+
+/// The device of all ranks of all groups, where it is seen without looking at each of them.
+fn common_device(groups: &[Group<Arc<Agreement>>]) -> Option<Device> {
+    let mut devices = groups.iter().map(|group| match &group.asked {
+        Asked::Number(_, agreement) => match &agreement.devices {
+            Devices::Same(device) => Some(*device),
+            Devices::Each(_) => None,
+        },
+        Asked::Request(shared) => shared.devices.is_empty().then_some(shared.request.device),
+    });
+    let first = devices.next()??;
+    devices.all(|other| other == Some(first)).then_some(first)
+}
+
+/// A property of every member by position; `missing` for those that asked for nothing. The property
+/// is told by a rank's place in its group and its position in the set.
+fn spread<T: Copy>(
+    groups: &[Group<Arc<Agreement>>],
+    members: &[Rank],
+    missing: T,
+    property: impl Fn(&Group<Arc<Agreement>>, usize, usize) -> T,
+) -> Option<Vec<T>> {
+    let mut all = vec![missing; members.len()];
+    for group in groups {
+        for (index, rank) in group.ranks.iter().enumerate() {
+            let position = members.binary_search(&rank).ok()?;
+            all[position] = property(group, index, position);
+        }
+    }
+    Some(all)
+}
+
+impl Group<Arc<Agreement>> {
+    fn first_dimension(&self, index: usize, position: usize) -> u64 {
+        let (each, shape) = match &self.asked {
+            Asked::Number(_, agreement) => {
+                (agreement.first_dimensions.get(position), &agreement.shape)
+            }
+            Asked::Request(shared) => (shared.first_dimensions.get(index), &shared.request.shape),
+        };
+        each.copied().or(shape.first()).unwrap_or(0)
+    }
+
+    fn device(&self, index: usize, position: usize) -> Device {
+        match &self.asked {
+            Asked::Number(_, agreement) => agreement.devices.at(position),
+            Asked::Request(shared) => {
+                let each = shared.devices.get(index).copied();
+                each.unwrap_or(shared.request.device)
+            }
+        }
     }
 }

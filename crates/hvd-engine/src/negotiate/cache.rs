@@ -5,6 +5,7 @@
 //!   said so; until then a rank may still send its number.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use hvd_wire::CacheId;
@@ -116,9 +117,10 @@ impl Cache {
         }
     }
 
-    /// Notes which verdict the member at a position has read, and drops what nobody can mean any more.
-    pub(crate) fn acknowledge(&mut self, position: usize, seen: u64) {
-        self.seen[position] = seen;
+    /// Notes which verdict the members at some positions have read, and drops what nobody can mean any
+    /// more.
+    pub(crate) fn acknowledge(&mut self, positions: Range<usize>, seen: u64) {
+        self.seen[positions].fill(seen);
         if self.retired.is_empty() {
             return;
         }
@@ -148,6 +150,7 @@ mod tests {
     use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
 
     use super::*;
+    use crate::negotiate::agreement::Devices;
 
     fn agreement(name: &str) -> Arc<Agreement> {
         Arc::new(Agreement {
@@ -160,7 +163,7 @@ mod tests {
             root: Rank::new(0),
             shape: Shape::new([1]),
             first_dimensions: vec![],
-            devices: vec![Device::Cpu; 2],
+            devices: Devices::Same(Device::Cpu),
             group: None,
         })
     }
@@ -194,11 +197,11 @@ mod tests {
         let mut evicted = Vec::new();
         let a = cache.remember(&agreement("a"), 1, &mut evicted).unwrap();
         cache.remember(&agreement("b"), 2, &mut evicted).unwrap();
-        cache.acknowledge(0, 2);
+        cache.acknowledge(0..1, 2);
         assert_eq!(&*cache.resolve(a).unwrap().name, "a");
-        cache.acknowledge(1, 1);
+        cache.acknowledge(1..2, 1);
         assert!(cache.resolve(a).is_some());
-        cache.acknowledge(1, 2);
+        cache.acknowledge(1..2, 2);
         assert!(cache.resolve(a).is_none());
     }
 
@@ -214,7 +217,7 @@ mod tests {
         cache.resize(1, 2, &mut evicted);
         assert_eq!(evicted, [b, c]);
         assert!(cache.is_live(a) && cache.resolve(b).is_some());
-        cache.acknowledge(0, 2);
+        cache.acknowledge(0..1, 2);
         assert!(cache.resolve(b).is_none());
         cache.resize(0, 3, &mut evicted);
         assert_eq!(evicted, [b, c, a]);

@@ -13,13 +13,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_types::{OpKind, ProcessSetId, Rank};
-use hvd_wire::{CacheId, Member, PlanVerdict, Ready, Response, Tuned, Verdict};
+use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
+use hvd_wire::{CacheId, Member, Part, PlanVerdict, Ready, Request, Response, Tuned, Verdict};
 
 use super::agreement::Agreement;
+use super::askers::{Asked, Group};
 use super::cache::Cache;
 use super::validate::{Claim, Party, validate};
-use super::waiting::{Asked, Waiting};
+use super::waiting::Waiting;
 use crate::autotune::{Autotuner, Change, Parameters};
 use crate::fusion::plan::{Agreed, GroupFusion, fuse};
 use crate::plan::conductor::Conductor;
@@ -80,6 +81,15 @@ pub(crate) enum ProtocolError {
     NotAMember(ProcessSetId),
     #[error("asked for tensors while a plan runs")]
     AskedDuringPlan,
+    #[error("spoke for ranks that are not below it in the tree")]
+    NotBelow,
+}
+
+/// A rank that broke the rules, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Breach {
+    pub(crate) rank: Rank,
+    pub(crate) error: ProtocolError,
 }
 
 /// The state of the negotiation.
@@ -88,6 +98,8 @@ pub(crate) struct Coordinator {
     id: ProcessSetId,
     /// Ascending.
     members: Arc<[Rank]>,
+    /// The same as a set.
+    everybody: Ranks,
     options: Arc<CoordinatorOptions>,
     /// Tensors that some members have asked for.
     waiting: HashMap<Arc<str>, Waiting>,
@@ -95,8 +107,8 @@ pub(crate) struct Coordinator {
     arrivals: u64,
     /// Tensors that all members have asked for, in the order in which that came about.
     ready: Vec<Waiting>,
-    /// Members that have nothing more to give, in the order in which they joined.
-    joined: Vec<Rank>,
+    /// Members that have nothing more to give.
+    joined: Ranks,
     /// The member that joined last, once all have.
     last_joined: Option<Rank>,
     cache: Cache,
@@ -133,12 +145,13 @@ impl Coordinator {
             id,
             rhythm: plans.then(Rhythm::new),
             conductor: Conductor::new(members.len()),
+            everybody: members.iter().copied().collect(),
             members: members.into(),
             options,
             waiting: HashMap::new(),
             arrivals: 0,
             ready: Vec::new(),
-            joined: Vec::new(),
+            joined: Ranks::default(),
             last_joined: None,
             cache,
             stalls,
@@ -195,30 +208,74 @@ impl Coordinator {
         if asks && self.conductor.is_running() {
             // Its sender holds on to them (`PLAN-3`).
             return if self.conductor.precedes_plan(message.seen) {
-                self.cache.acknowledge(position, message.seen);
+                self.cache
+                    .acknowledge(position..position + 1, message.seen);
                 Ok(())
             } else {
                 Err(ProtocolError::AskedDuringPlan)
             };
         }
-        for id in message.cached {
-            let unknown = ProtocolError::UnknownNumber(id);
-            let agreement = Arc::clone(self.cache.resolve(id).ok_or(unknown)?);
-            let name = Arc::clone(&agreement.name);
-            self.note(rank, name, Asked::Number(id, agreement), now)?;
+        let seen = message.seen;
+        let breach = |breach: Breach| breach.error;
+        self.hear_part(Part::of(rank, message), now)
+            .map_err(breach)?;
+        self.cache.acknowledge(position..position + 1, seen);
+        Ok(())
+    }
+
+    /// Takes in what some members say alike.
+    pub(crate) fn hear_part(&mut self, part: Part, now: Instant) -> Result<(), Breach> {
+        let ranks = &part.ranks;
+        let strangers = |rank: &Rank| !self.everybody.contains(*rank);
+        if ranks.common(&self.everybody) != ranks.len() {
+            let rank = ranks.iter().find(strangers).unwrap_or_default();
+            let error = ProtocolError::NotAMember(self.id);
+            return Err(Breach { rank, error });
         }
-        for request in message.requests {
+        let speaker = ranks.first().unwrap_or_default();
+        let breach = |error| Breach {
+            rank: speaker,
+            error,
+        };
+        let mut last = None;
+        for id in part.cached {
+            let unknown = || breach(ProtocolError::UnknownNumber(id));
+            let agreement = Arc::clone(self.cache.resolve(id).ok_or_else(unknown)?);
+            let name = last.insert(Arc::clone(&agreement.name));
+            let asked = Asked::Number(id, agreement);
+            self.note(ranks, Arc::clone(name), asked, now)?;
+        }
+        for shared in part.requests {
+            let request = &shared.request;
             if request.kind == OpKind::Join {
-                self.join(rank, request.name)?;
+                for rank in ranks.iter() {
+                    let error = |error| Breach { rank, error };
+                    self.join(rank, &request.name).map_err(error)?;
+                }
                 continue;
             }
-            if request.kind == OpKind::Broadcast && !self.members.contains(&request.root) {
-                return Err(ProtocolError::UnknownRoot(request.root));
-            }
-            let name = Arc::clone(&request.name);
-            self.note(rank, name, Asked::Request(request), now)?;
+            self.check_root(request).map_err(breach)?;
+            let name = last.insert(Arc::clone(&request.name));
+            self.note(ranks, Arc::clone(name), Asked::Request(shared), now)?;
         }
-        self.cache.acknowledge(position, message.seen);
+        if let (Some(stalls), Some(last)) = (&mut self.stalls, last) {
+            stalls.spoke(ranks, &last, now);
+        }
+        Ok(())
+    }
+
+    /// Notes that these members have read the verdicts up to `seen`.
+    pub(crate) fn acknowledge(&mut self, ranks: &Ranks, seen: u64) {
+        for &(first, end) in ranks.spans() {
+            let position = |number| self.members.partition_point(|rank| rank.number() < number);
+            self.cache.acknowledge(position(first)..position(end), seen);
+        }
+    }
+
+    fn check_root(&self, request: &Request) -> Result<(), ProtocolError> {
+        if request.kind == OpKind::Broadcast && !self.everybody.contains(request.root) {
+            return Err(ProtocolError::UnknownRoot(request.root));
+        }
         Ok(())
     }
 
@@ -364,40 +421,44 @@ impl Coordinator {
 
     fn note(
         &mut self,
-        rank: Rank,
+        ranks: &Ranks,
         name: Arc<str>,
-        asked: Asked,
+        asked: Asked<Arc<Agreement>>,
         now: Instant,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), Breach> {
         let arrivals = &mut self.arrivals;
         let entry = self.waiting.entry(Arc::clone(&name));
         let waiting = entry.or_insert_with(|| {
             *arrivals += 1;
             Waiting::new(*arrivals)
         });
-        if waiting.has_asked(rank) {
-            return Err(ProtocolError::AskedTwice(name));
+        if let Some(rank) = waiting.askers.first_common(ranks) {
+            let error = ProtocolError::AskedTwice(name);
+            return Err(Breach { rank, error });
         }
         let kind = asked.kind();
-        waiting.askers.push((rank, asked));
+        waiting.askers.add(ranks, asked);
         let is_ready = waiting.is_ready(self.members.len(), &self.joined);
-        self.observe_asked(&name, rank, kind, now);
+        self.observe_asked(&name, ranks, kind, now);
         if is_ready && let Some(waiting) = self.waiting.remove(&name) {
             self.make_ready(&name, waiting);
         }
         Ok(())
     }
 
-    fn observe_asked(&mut self, name: &Arc<str>, rank: Rank, kind: OpKind, now: Instant) {
+    fn observe_asked(&mut self, name: &Arc<str>, ranks: &Ranks, kind: OpKind, now: Instant) {
         if let Some(stalls) = &mut self.stalls {
-            stalls.asked(name, rank, now);
+            stalls.asked(name, ranks, now);
         }
         let timeline = &self.options.timeline;
-        if timeline.is_recording() {
+        if !timeline.is_recording() {
+            return;
+        }
+        timeline.negotiate_start(name, kind);
+        for rank in ranks.iter() {
             let position = self
                 .position(rank)
                 .map_or(0, |position| Rank::from_index(position).number());
-            timeline.negotiate_start(name, kind);
             timeline.rank_ready(name, position);
         }
     }
@@ -411,11 +472,11 @@ impl Coordinator {
     }
 
     /// A member has nothing more to give; that may be what others were waiting for.
-    fn join(&mut self, rank: Rank, name: Arc<str>) -> Result<(), ProtocolError> {
-        if self.joined.contains(&rank) {
-            return Err(ProtocolError::AskedTwice(name));
+    fn join(&mut self, rank: Rank, name: &Arc<str>) -> Result<(), ProtocolError> {
+        if self.joined.contains(rank) {
+            return Err(ProtocolError::AskedTwice(Arc::clone(name)));
         }
-        self.joined.push(rank);
+        self.joined.insert(rank);
         let (members, joined) = (self.members.len(), &self.joined);
         let complete = |waiting: &Waiting| waiting.is_ready(members, joined);
         let mut ready: Vec<(Arc<str>, Waiting)> = self
@@ -428,8 +489,8 @@ impl Coordinator {
         }
         let over = self.joined.len() == self.members.len();
         if over {
-            self.last_joined = self.joined.pop();
-            self.joined.clear();
+            self.last_joined = Some(rank);
+            self.joined = Ranks::default();
         }
         match &mut self.stalls {
             Some(stalls) if over => stalls.join_over(),
@@ -440,14 +501,19 @@ impl Coordinator {
     }
 
     fn judge(&mut self, waiting: Waiting, evicted: &mut Vec<CacheId>) -> Result<Agreed, Response> {
-        let missing = self.members.len() - waiting.askers.len();
-        let divisor = self.divisor(waiting.askers.len());
+        let contributors = waiting.askers.len();
+        let missing = self.members.len() - contributors;
+        let divisor = self.divisor(contributors);
         if let Some(agreed) = self.recall(&waiting, missing, divisor) {
             return Ok(agreed);
         }
-        let claims = self.claims(waiting);
+        let groups = waiting.askers.into_groups();
+        let claims: Vec<Claim> = groups.iter().map(|group| self.claim(group)).collect();
         let agreement = match validate(&claims, missing) {
-            Ok(()) => Agreement::of(&claims, &self.members).map(Arc::new),
+            Ok(()) => claims
+                .first()
+                .and_then(|claim| Agreement::of(&claim.request, &groups, &self.members))
+                .map(Arc::new),
             Err(mismatch) => return Err(refusal(&claims, mismatch.to_string())),
         };
         let Some(agreement) = agreement else {
@@ -491,20 +557,16 @@ impl Coordinator {
         })
     }
 
-    /// What each member asked for, numbers spelled out.
-    fn claims(&self, waiting: Waiting) -> Vec<Claim> {
-        let claim = |(rank, asked): (Rank, Asked)| {
-            let host = self.options.hosts[rank.index()].clone();
-            let request = match asked {
-                Asked::Request(request) => request,
-                Asked::Number(_, agreement) => {
-                    agreement.request_of(self.position(rank).unwrap_or(0))
-                }
-            };
-            let party = Party { rank, host };
-            Claim { party, request }
+    /// What a group of members asked for, by the one that asked first; a number is spelled out.
+    fn claim(&self, group: &Group<Arc<Agreement>>) -> Claim {
+        let rank = group.speaker;
+        let host = self.options.hosts[rank.index()].clone();
+        let request = match &group.asked {
+            Asked::Request(shared) => shared.request.clone(),
+            Asked::Number(_, agreement) => agreement.request_of(self.position(rank).unwrap_or(0)),
         };
-        waiting.askers.into_iter().map(claim).collect()
+        let party = Party { rank, host };
+        Claim { party, request }
     }
 }
 

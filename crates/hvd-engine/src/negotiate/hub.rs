@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hvd_types::{ProcessSetId, Rank};
-use hvd_wire::{Ready, SetVerdict, Verdict};
+use hvd_types::{ProcessSetId, Rank, Ranks};
+use hvd_wire::{Gathered, Ready, SetVerdict, Verdict};
 
-use super::coordinator::{Coordinator, CoordinatorOptions, ProtocolError};
+use super::coordinator::{Breach, Coordinator, CoordinatorOptions, ProtocolError};
 use super::sets::SetNegotiation;
 use crate::autotune::{Autotuner, Parameters};
 use crate::stall::StallReport;
@@ -80,6 +80,40 @@ impl Hub {
             // again: that takes a request of this very rank, which would be behind this message.
             None => Ok(()),
         }
+    }
+
+    /// Takes in what the ranks below a relay have to say; `below` are all of them.
+    pub(crate) fn hear_gathered(
+        &mut self,
+        below: &Ranks,
+        message: Gathered,
+        now: Instant,
+    ) -> Result<(), Breach> {
+        let rank = below.first().unwrap_or_default();
+        for mut part in message.parts {
+            if part.ranks.common(below) != part.ranks.len() {
+                let error = ProtocolError::NotBelow;
+                return Err(Breach { rank, error });
+            }
+            if part.shutdown
+                && let Some(first) = part.ranks.first()
+            {
+                self.shutdown.get_or_insert(first);
+            }
+            let changes = std::mem::take(&mut part.changes);
+            for rank in part.ranks.iter().filter(|_| !changes.is_empty()) {
+                self.sets.hear(rank, changes.clone());
+            }
+            if let Some(coordinator) = self.coordinators.get_mut(&part.process_set) {
+                coordinator.hear_part(part, now)?;
+            }
+        }
+        for (id, seen) in message.seen {
+            if let Some(coordinator) = self.coordinators.get_mut(&id) {
+                coordinator.acknowledge(below, seen);
+            }
+        }
+        Ok(())
     }
 
     /// The verdicts that are due, in the order in which every rank gets them.

@@ -1,34 +1,27 @@
-//! A tensor that some members of a process set have asked for, and what each of them said.
+//! A tensor that some members of a process set have asked for, and what they said.
 
 use std::sync::Arc;
 
-use hvd_types::{OpKind, Rank};
-use hvd_wire::{CacheId, Request};
+use hvd_types::{OpKind, Ranks};
+use hvd_wire::CacheId;
 
 use super::agreement::Agreement;
+use super::askers::{Asked, Askers};
 
 /// Who has asked for a tensor, in the order of arrival.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// When it was first asked for, in numbers of tensors.
     pub(super) arrival: u64,
-    pub(super) askers: Vec<(Rank, Asked)>,
+    /// Numbers come with the agreement that they stand for: it may be forgotten meanwhile.
+    pub(super) askers: Askers<Arc<Agreement>>,
 }
 
-/// What a rank said when it asked.
-#[derive(Debug)]
-pub(super) enum Asked {
-    /// The number of an earlier agreement, and that agreement.
-    Number(CacheId, Arc<Agreement>),
-    /// A description in full.
-    Request(Request),
-}
-
-impl Asked {
+impl Asked<Arc<Agreement>> {
     pub(super) fn kind(&self) -> OpKind {
         match self {
             Self::Number(_, agreement) => agreement.kind,
-            Self::Request(request) => request.kind,
+            Self::Request(shared) => shared.request.kind,
         }
     }
 }
@@ -37,31 +30,24 @@ impl Waiting {
     pub(super) fn new(arrival: u64) -> Self {
         Self {
             arrival,
-            askers: Vec::new(),
+            askers: Askers::default(),
         }
     }
 
-    pub(super) fn has_asked(&self, rank: Rank) -> bool {
-        self.askers.iter().any(|&(asker, _)| asker == rank)
-    }
-
     /// Whether every one of `members` ranks that has not joined has asked.
-    pub(super) fn is_ready(&self, members: usize, joined: &[Rank]) -> bool {
-        let active = self
-            .askers
-            .iter()
-            .filter(|(rank, _)| !joined.contains(rank));
-        active.count() == members - joined.len()
+    pub(super) fn is_ready(&self, members: usize, joined: &Ranks) -> bool {
+        let active = self.askers.len() - self.askers.common(joined);
+        active == members - joined.len()
     }
 
     /// The earlier agreement, if every asker named the same one.
     pub(super) fn unanimous_number(&self) -> Option<(CacheId, &Arc<Agreement>)> {
-        let mut numbers = self.askers.iter().map(|(_, asked)| match asked {
-            Asked::Number(id, agreement) => Some((*id, agreement)),
-            Asked::Request(_) => None,
-        });
-        let (id, agreement) = numbers.next()??;
-        let unanimous = numbers.all(|other| other.is_some_and(|(other, _)| other == id));
-        unanimous.then_some((id, agreement))
+        match self.askers.groups() {
+            [group] => match &group.asked {
+                Asked::Number(id, agreement) => Some((*id, agreement)),
+                Asked::Request(_) => None,
+            },
+            _ => None,
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_types::Rank;
+use hvd_types::{Rank, Ranks};
 
 /// How long a tensor may wait for some of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(crate) struct StallInspector {
 #[derive(Debug)]
 struct Wait {
     since: Instant,
-    askers: Vec<Rank>,
+    askers: Ranks,
     reported: bool,
 }
 
@@ -106,21 +106,27 @@ impl StallInspector {
         }
     }
 
-    /// A rank has asked for a tensor.
-    pub(crate) fn asked(&mut self, name: &Arc<str>, rank: Rank, now: Instant) {
-        self.last_asked.insert(rank, (Arc::clone(name), now));
+    /// Ranks have asked for a tensor.
+    pub(crate) fn asked(&mut self, name: &Arc<str>, ranks: &Ranks, now: Instant) {
         if let Some(wait) = self.tensors.get_mut(name) {
-            wait.askers.push(rank);
+            wait.askers.insert_all(ranks);
             return;
         }
         let wait = Wait {
             since: now,
-            askers: vec![rank],
+            askers: ranks.clone(),
             reported: false,
         };
         let due = self.due(&wait);
         self.next = [self.next, due].into_iter().flatten().min();
         self.tensors.insert(Arc::clone(name), wait);
+    }
+
+    /// Ranks have said something; this is the tensor that they asked for last.
+    pub(crate) fn spoke(&mut self, ranks: &Ranks, name: &Arc<str>, now: Instant) {
+        for rank in ranks.iter() {
+            self.last_asked.insert(rank, (Arc::clone(name), now));
+        }
     }
 
     /// A tensor has been answered, one way or the other.
@@ -222,7 +228,7 @@ impl StallInspector {
         let (askers, others): (Vec<_>, Vec<_>) = self
             .members
             .iter()
-            .partition(|(rank, _)| wait.askers.contains(rank));
+            .partition(|(rank, _)| wait.askers.contains(**rank));
         let missed = others
             .into_iter()
             .filter(|(rank, _)| !self.joined.contains(rank));

@@ -20,7 +20,9 @@ fn inspector(shutdown: u64, hosts: &[&str]) -> StallInspector {
 
 fn ask(inspector: &mut StallInspector, name: &str, ranks: &[u32], now: Instant) {
     for &rank in ranks {
-        inspector.asked(&name.into(), Rank::new(rank), now);
+        let (name, ranks) = (name.into(), Ranks::one(Rank::new(rank)));
+        inspector.asked(&name, &ranks, now);
+        inspector.spoke(&ranks, &name, now);
     }
 }
 

@@ -5,6 +5,7 @@ use hvd_wire::CacheId;
 use proptest::prelude::*;
 
 use super::*;
+use crate::negotiate::agreement::Devices;
 
 const THRESHOLD: u64 = 1024;
 
@@ -24,7 +25,7 @@ fn tensor(id: u64, kind: OpKind, dtype: DType, bytes: u64) -> Agreed {
         } else {
             vec![]
         },
-        devices: vec![Device::Cpu; 2],
+        devices: Devices::Same(Device::Cpu),
         group: None,
     };
     Agreed {

@@ -1,0 +1,228 @@
+//! A rank between the coordinator and ranks below it: it gathers what they announce, passes it up
+//! as one message, and passes verdicts down.
+//!
+//! A pure machine like the coordinator: words go in with [`Relay::hear`] and
+//! [`Relay::hear_ready`], [`Relay::take_upward`] gives what is to be passed up now, and
+//! [`Relay::route`] says whom a verdict is for. What the coordinator hears is what it would have
+//! heard from each rank directly, in an order in which it could have heard it:
+//!
+//! - `RELAY-1` a tensor is passed up once every rank below that takes part has asked for it; ranks
+//!   that asked alike are named together. The last rank to ask never waits here.
+//! - `RELAY-2` a tensor that is incomplete for longer than [`HOLD`] is passed up as far as it is
+//!   known, and what comes later at once; so the coordinator knows who is missing.
+//! - `RELAY-3` joins, changes of process sets and the wish to end are passed up at once, after
+//!   everything that the same ranks asked for before.
+//! - `RELAY-4` a verdict counts as read by the ranks below when all of them have read it and nothing
+//!   that any of them said before is still held here.
+
+mod held;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
+use hvd_wire::{Gathered, Part, Ready, Response, SetVerdict, Verdict};
+
+use self::held::Held;
+use super::coordinator::{Breach, ProtocolError};
+use super::tree::Place;
+
+/// How long a tensor that some ranks below have not asked for is kept from the coordinator. Long
+/// against the time in which ranks finish a step one after the other, short against the time after
+/// which somebody wants to know who is missing.
+pub(crate) const HOLD: Duration = Duration::from_millis(100);
+
+/// What one rank holds for those below it, and where they are.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    place: Place,
+    /// This rank and all below it.
+    below: Ranks,
+    /// The process sets with members among them.
+    sets: BTreeMap<ProcessSetId, Held>,
+    /// What is to be passed up, in this order.
+    outbox: Vec<Part>,
+    hold: Duration,
+}
+
+/// Whom a verdict is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) children: Vec<Rank>,
+    /// Whether this rank has to carry it out itself.
+    pub(crate) mine: bool,
+}
+
+impl Relay {
+    pub(crate) fn new(place: Place, hold: Duration) -> Self {
+        let below = place.below();
+        let global = Held::new(ProcessSetId::GLOBAL, below.clone(), &place);
+        Self {
+            place,
+            below,
+            sets: BTreeMap::from([(ProcessSetId::GLOBAL, global)]),
+            outbox: Vec::new(),
+            hold,
+        }
+    }
+
+    /// Takes in what this rank itself, or a child that speaks only for itself, has to say.
+    pub(crate) fn hear_ready(
+        &mut self,
+        rank: Rank,
+        message: Ready,
+        now: Instant,
+    ) -> Result<(), Breach> {
+        let seen = vec![(message.process_set, message.seen)];
+        let parts = vec![Part::of(rank, message)];
+        self.hear(rank, Gathered { parts, seen }, now)
+    }
+
+    /// Takes in what a child has gathered.
+    pub(crate) fn hear(
+        &mut self,
+        from: Rank,
+        message: Gathered,
+        now: Instant,
+    ) -> Result<(), Breach> {
+        for part in message.parts {
+            if !self.speaks_for(from, &part.ranks) {
+                let error = ProtocolError::NotBelow;
+                return Err(Breach { rank: from, error });
+            }
+            self.take_in(from, part, now);
+        }
+        for (id, seen) in message.seen {
+            if let Some(set) = self.sets.get_mut(&id) {
+                set.acknowledge(from, seen);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be passed to the parent now, if anything.
+    pub(crate) fn take_upward(&mut self, now: Instant) -> Option<Gathered> {
+        for set in self.sets.values_mut() {
+            set.release_overdue(self.hold, now, &mut self.outbox);
+        }
+        if self.outbox.is_empty() {
+            return None;
+        }
+        let sets = self.sets.iter_mut();
+        let seen = sets.filter_map(|(&id, set)| Some((id, set.newly_seen()?)));
+        Some(Gathered {
+            seen: seen.collect(),
+            parts: std::mem::take(&mut self.outbox),
+        })
+    }
+
+    /// When something that is held becomes overdue.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let oldest = self.sets.values().filter_map(Held::oldest).min()?;
+        oldest.checked_add(self.hold)
+    }
+
+    /// Takes note of a verdict and says whom it is for. Children get it before this rank begins to
+    /// carry it out.
+    pub(crate) fn route(&mut self, verdict: &Verdict) -> Route {
+        let route = match self.sets.get_mut(&verdict.process_set) {
+            Some(set) => {
+                set.learn(verdict);
+                let members = set.members();
+                let children = self.place.children.iter();
+                let concerned =
+                    children.filter(|child| child.below.first_common(members).is_some());
+                Route {
+                    children: concerned.map(|child| child.rank).collect(),
+                    mine: members.contains(self.place.rank),
+                }
+            }
+            None => Route {
+                children: Vec::new(),
+                mine: false,
+            },
+        };
+        for change in &verdict.changes {
+            self.follow(change);
+        }
+        route
+    }
+
+    fn follow(&mut self, change: &SetVerdict) {
+        match change {
+            SetVerdict::Added { id, ranks } => {
+                let members = ranks.iter().filter(|rank| self.below.contains(**rank));
+                let members: Ranks = members.copied().collect();
+                if !members.is_empty() {
+                    self.sets.insert(*id, Held::new(*id, members, &self.place));
+                }
+            }
+            // Whatever is still held for it the coordinator would not listen to any more.
+            SetVerdict::Removed(id) => {
+                self.sets.remove(id);
+            }
+            SetVerdict::Refused(_) => {}
+        }
+    }
+
+    fn speaks_for(&self, speaker: Rank, ranks: &Ranks) -> bool {
+        let mut children = self.place.children.iter();
+        match children.find(|child| child.rank == speaker) {
+            Some(child) => ranks.common(&child.below) == ranks.len(),
+            None => speaker == self.place.rank && *ranks == Ranks::one(speaker),
+        }
+    }
+
+    fn take_in(&mut self, from: Rank, mut part: Part, now: Instant) {
+        let last_words = Part {
+            process_set: part.process_set,
+            ranks: part.ranks.clone(),
+            changes: std::mem::take(&mut part.changes),
+            shutdown: std::mem::take(&mut part.shutdown),
+            ..Part::default()
+        };
+        match self.sets.get_mut(&part.process_set) {
+            Some(set) => set.take_in(from, part, now, &mut self.outbox),
+            // Late words about a set that is no more: the coordinator knows what they are worth.
+            None if !part.cached.is_empty() || !part.requests.is_empty() => self.outbox.push(part),
+            None => {}
+        }
+        if last_words.shutdown || !last_words.changes.is_empty() {
+            for set in self.sets.values_mut() {
+                set.release_what_these_asked(&last_words.ranks, &mut self.outbox);
+            }
+            append(&mut self.outbox, last_words);
+        }
+    }
+}
+
+/// Appends a part; it is said together with the one before it if that says the same for others.
+fn append(outbox: &mut Vec<Part>, part: Part) {
+    if let Some(last) = outbox.last_mut()
+        && last.process_set == part.process_set
+        && last.ranks.first_common(&part.ranks).is_none()
+        && (last.shutdown, &last.changes) == (part.shutdown, &part.changes)
+        && (&last.cached, &last.requests) == (&part.cached, &part.requests)
+    {
+        last.ranks.insert_all(&part.ranks);
+        return;
+    }
+    outbox.push(part);
+}
+
+/// Whether more may be added to what a part asks for: nothing is asked for after a join, a change or
+/// the end in the same breath.
+fn is_open(part: &Part) -> bool {
+    let last = part.requests.last();
+    let joins = last.is_some_and(|shared| shared.request.kind == OpKind::Join);
+    part.changes.is_empty() && !part.shutdown && !joins
+}
+
+/// Whether a verdict says that a join is over.
+fn ends_join(verdict: &Verdict) -> bool {
+    let mut responses = verdict.responses.iter();
+    responses.any(|response| matches!(response, Response::Joined { .. }))
+}
+
+#[cfg(test)]
+mod tests;

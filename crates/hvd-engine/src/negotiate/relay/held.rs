@@ -1,0 +1,285 @@
+//! What a relay holds of one process set: tensors that not every rank below has asked for yet.
+//!
+//! The entry of a tensor lives until every rank below that takes part has asked for it. The
+//! coordinator answers no tensor before that, so an entry never outlives the tensor it is about.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
+use hvd_wire::{CacheId, Member, Part, Response, SharedRequest, Verdict};
+
+use super::{append, ends_join, is_open};
+use crate::negotiate::askers::{Asked, Askers};
+use crate::negotiate::tree::Place;
+
+/// The announcements of one process set on their way up.
+#[derive(Debug)]
+pub(super) struct Held {
+    id: ProcessSetId,
+    /// Those of the set that are below the relay, itself included.
+    members: Ranks,
+    /// Those of them that have nothing more to give.
+    joined: Ranks,
+    /// The tensors that numbers stand for.
+    names: HashMap<CacheId, Arc<str>>,
+    tensors: HashMap<Arc<str>, Incomplete>,
+    /// Tensors of which something is held, oldest first; some of them are complete meanwhile.
+    ages: VecDeque<(Instant, Arc<str>)>,
+    /// The last verdict that all ranks behind each neighbour have read.
+    seen: BTreeMap<Rank, u64>,
+    /// What the parent was told of that.
+    told_seen: u64,
+}
+
+/// A tensor that some ranks below have not asked for.
+#[derive(Debug)]
+struct Incomplete {
+    /// Those that have asked, and what for, as far as it was not passed up.
+    held: Askers<()>,
+    /// Those whose words were passed up.
+    told: Ranks,
+    since: Instant,
+    /// The last verdict that all had read of whom something is held, when they said it.
+    seen: u64,
+}
+
+impl Held {
+    pub(super) fn new(id: ProcessSetId, members: Ranks, place: &Place) -> Self {
+        let children = place.children.iter();
+        let behind = children.filter(|child| child.below.first_common(&members).is_some());
+        let mut seen: BTreeMap<Rank, u64> = behind.map(|child| (child.rank, 0)).collect();
+        if members.contains(place.rank) {
+            seen.insert(place.rank, 0);
+        }
+        Self {
+            id,
+            members,
+            joined: Ranks::default(),
+            names: HashMap::new(),
+            tensors: HashMap::new(),
+            ages: VecDeque::new(),
+            seen,
+            told_seen: 0,
+        }
+    }
+
+    pub(super) fn members(&self) -> &Ranks {
+        &self.members
+    }
+
+    /// Takes in what a neighbour says; what is to be passed up goes into the outbox.
+    pub(super) fn take_in(&mut self, from: Rank, part: Part, now: Instant, outbox: &mut Vec<Part>) {
+        let ranks = &part.ranks;
+        for id in part.cached {
+            let asked = Asked::Number(id, ());
+            match self.names.get(&id).map(Arc::clone) {
+                Some(name) => self.ask(from, &name, ranks, asked, now, outbox),
+                // Forgotten while this was on its way; the coordinator still knows.
+                None => self.pass_up(ranks, asked, outbox),
+            }
+        }
+        for shared in part.requests {
+            if shared.request.kind == OpKind::Join {
+                self.join(ranks, shared, outbox);
+                continue;
+            }
+            let name = Arc::clone(&shared.request.name);
+            self.ask(from, &name, ranks, Asked::Request(shared), now, outbox);
+        }
+    }
+
+    /// All ranks behind a neighbour have read the verdicts up to `seen`.
+    pub(super) fn acknowledge(&mut self, from: Rank, seen: u64) {
+        if let Some(last) = self.seen.get_mut(&from) {
+            *last = seen.max(*last);
+        }
+    }
+
+    /// What the parent may be told that all ranks below have read, if that is news.
+    pub(super) fn newly_seen(&mut self) -> Option<u64> {
+        let held = self.tensors.values();
+        let held = held.filter(|tensor| !tensor.held.is_empty());
+        let held = held.map(|tensor| tensor.seen);
+        let seen = self.seen.values().copied().chain(held).min()?;
+        (seen > std::mem::replace(&mut self.told_seen, seen)).then_some(seen)
+    }
+
+    /// Since when the oldest tensor is held.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let mut held = self.ages.iter().filter(|age| self.is_held(age));
+        held.next().map(|&(since, _)| since)
+    }
+
+    /// Passes up what has been held for too long.
+    pub(super) fn release_overdue(&mut self, hold: Duration, now: Instant, outbox: &mut Vec<Part>) {
+        while let Some(age) = self.ages.front() {
+            let overdue = now.saturating_duration_since(age.0) >= hold;
+            if self.is_held(age) && !overdue {
+                return;
+            }
+            if let Some((_, name)) = self.ages.pop_front()
+                && overdue
+            {
+                self.release(&name, outbox);
+            }
+        }
+    }
+
+    /// Passes up everything that some ranks have asked for.
+    pub(super) fn release_what_these_asked(&mut self, ranks: &Ranks, outbox: &mut Vec<Part>) {
+        let asked = |(_, name): &&(Instant, Arc<str>)| {
+            let tensor = self.tensors.get(name);
+            tensor.is_some_and(|tensor| tensor.held.first_common(ranks).is_some())
+        };
+        let names: Vec<Arc<str>> = self
+            .ages
+            .iter()
+            .filter(asked)
+            .map(|(_, name)| Arc::clone(name))
+            .collect();
+        for name in names {
+            self.release(&name, outbox);
+        }
+    }
+
+    /// Remembers what a verdict says about numbers and joins.
+    pub(super) fn learn(&mut self, verdict: &Verdict) {
+        for id in &verdict.evicted {
+            self.names.remove(id);
+        }
+        let operations = verdict
+            .responses
+            .iter()
+            .filter_map(|response| match response {
+                Response::Execute(operation) => Some(&operation.members),
+                _ => None,
+            });
+        for member in operations.flatten() {
+            if let Member::New(plan) = member
+                && let Some(id) = plan.cache
+            {
+                self.names.insert(id, Arc::clone(&plan.name));
+            }
+        }
+        if ends_join(verdict) {
+            self.joined = Ranks::default();
+        }
+    }
+
+    fn ask(
+        &mut self,
+        from: Rank,
+        name: &Arc<str>,
+        ranks: &Ranks,
+        asked: Asked<()>,
+        now: Instant,
+        outbox: &mut Vec<Part>,
+    ) {
+        let twice = self.tensors.get(name).is_some_and(|tensor| {
+            tensor.held.first_common(ranks).is_some() || tensor.told.first_common(ranks).is_some()
+        });
+        // Words that break the rules, or are no part of what is gathered, are the coordinator's
+        // business.
+        if twice
+            || ranks.common(&self.members) != ranks.len()
+            || ranks.first_common(&self.joined).is_some()
+        {
+            self.pass_up(ranks, asked, outbox);
+            return;
+        }
+        let seen = self.seen.get(&from).copied().unwrap_or(0);
+        let ages = &mut self.ages;
+        let tensor = self.tensors.entry(Arc::clone(name)).or_insert_with(|| {
+            ages.push_back((now, Arc::clone(name)));
+            Incomplete {
+                held: Askers::default(),
+                told: Ranks::default(),
+                since: now,
+                seen,
+            }
+        });
+        tensor.seen = tensor.seen.min(seen);
+        tensor.held.add(ranks, asked);
+        let late = !tensor.told.is_empty();
+        if late || tensor.is_complete(&self.members, &self.joined) {
+            self.release(name, outbox);
+        }
+    }
+
+    /// Passes up what is held of a tensor, and forgets the tensor if nobody is missing.
+    fn release(&mut self, name: &Arc<str>, outbox: &mut Vec<Part>) {
+        let Some(tensor) = self.tensors.get_mut(name) else {
+            return;
+        };
+        let held = std::mem::take(&mut tensor.held);
+        for group in held.groups() {
+            tensor.told.insert_all(&group.ranks);
+        }
+        if tensor.is_complete(&self.members, &self.joined) {
+            self.tensors.remove(name);
+        }
+        for group in held.into_groups() {
+            self.pass_up(&group.ranks, group.asked, outbox);
+        }
+    }
+
+    /// Ranks have nothing more to give, and are not waited for until the join is over.
+    fn join(&mut self, ranks: &Ranks, shared: SharedRequest, outbox: &mut Vec<Part>) {
+        self.release_what_these_asked(ranks, outbox);
+        let part = Part {
+            process_set: self.id,
+            ranks: ranks.clone(),
+            requests: vec![shared],
+            ..Part::default()
+        };
+        append(outbox, part);
+        self.joined.insert_all(ranks);
+        let complete = |tensor: &Incomplete| tensor.is_complete(&self.members, &self.joined);
+        let tensors = self.tensors.iter();
+        let mut names: Vec<(Instant, Arc<str>)> = tensors
+            .filter(|(_, tensor)| complete(tensor))
+            .map(|(name, tensor)| (tensor.since, Arc::clone(name)))
+            .collect();
+        names.sort_unstable();
+        for (_, name) in names {
+            self.release(&name, outbox);
+        }
+    }
+
+    /// Asks the parent, together with what the same ranks have just asked.
+    fn pass_up(&self, ranks: &Ranks, asked: Asked<()>, outbox: &mut Vec<Part>) {
+        let fits = |part: &Part| part.process_set == self.id && part.ranks == *ranks;
+        if !outbox
+            .last()
+            .is_some_and(|part| fits(part) && is_open(part))
+        {
+            outbox.push(Part {
+                process_set: self.id,
+                ranks: ranks.clone(),
+                ..Part::default()
+            });
+        }
+        if let Some(part) = outbox.last_mut() {
+            match asked {
+                Asked::Number(id, ()) => part.cached.push(id),
+                Asked::Request(shared) => part.requests.push(shared),
+            }
+        }
+    }
+
+    fn is_held(&self, (since, name): &(Instant, Arc<str>)) -> bool {
+        let tensor = self.tensors.get(name);
+        tensor.is_some_and(|tensor| tensor.since == *since && !tensor.held.is_empty())
+    }
+}
+
+impl Incomplete {
+    /// Whether every one of `members` that has not joined has asked.
+    fn is_complete(&self, members: &Ranks, joined: &Ranks) -> bool {
+        let asked = self.held.len() + self.told.len();
+        let absent = self.held.common(joined) + self.told.common(joined);
+        asked - absent == members.len() - joined.len()
+    }
+}

@@ -1,0 +1,294 @@
+//! Single rules by hand, and whole jobs in which a tree must give the answers of a star.
+
+mod equivalence;
+
+use hvd_types::{DType, Device, ReduceOp, Shape};
+use hvd_wire::{CacheId, Member, Operation, Request, SetChange, TensorPlan};
+
+use super::*;
+use crate::submit::JOIN_NAME;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn request(name: &str, kind: OpKind, rows: u64) -> Request {
+    Request {
+        name: name.into(),
+        kind,
+        dtype: DType::Float32,
+        shape: Shape::new([rows, 2]),
+        root: Rank::new(0),
+        device: Device::Cpu,
+        reduce_op: ReduceOp::Sum,
+        prescale: 1.0,
+        postscale: 1.0,
+        group: None,
+    }
+}
+
+fn ranks(numbers: impl IntoIterator<Item = u32>) -> Ranks {
+    numbers.into_iter().map(Rank::new).collect()
+}
+
+/// Host `b` of ranks 2, 3 and 4, of which rank 2 is the leader.
+fn relay(hold: Duration) -> Relay {
+    let hosts = ["a", "a", "b", "b", "b"].map(str::to_owned);
+    Relay::new(Place::in_tree(Rank::new(2), &hosts, 8), hold)
+}
+
+fn asks(relay: &mut Relay, rank: u32, requests: Vec<Request>, now: Instant) {
+    let message = Ready {
+        requests,
+        ..Ready::default()
+    };
+    relay.hear_ready(Rank::new(rank), message, now).unwrap();
+}
+
+fn allreduce(name: &str) -> Vec<Request> {
+    vec![request(name, OpKind::Allreduce, 4)]
+}
+
+/// Who is said to ask for what.
+fn said(message: &Gathered) -> Vec<(Ranks, Vec<&str>)> {
+    message
+        .parts
+        .iter()
+        .map(|part| {
+            let requests = part.requests.iter();
+            let names = requests.map(|shared| &*shared.request.name).collect();
+            (part.ranks.clone(), names)
+        })
+        .collect()
+}
+
+#[test]
+fn relay_1_what_all_ask_for_is_said_once() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    for rank in [3, 2] {
+        asks(&mut relay, rank, allreduce("t"), now);
+        assert_eq!(relay.take_upward(now), None);
+    }
+    asks(&mut relay, 4, allreduce("t"), now);
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(said(&message), [(ranks(2..5), vec!["t"])]);
+    assert_eq!(relay.take_upward(now), None);
+    assert_eq!(relay.due(), None);
+}
+
+#[test]
+fn relay_1_a_mismatch_is_passed_up_with_both_sides() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    asks(&mut relay, 2, allreduce("t"), now);
+    asks(&mut relay, 3, vec![request("t", OpKind::Allreduce, 5)], now);
+    asks(&mut relay, 4, allreduce("t"), now);
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(
+        said(&message),
+        [(ranks([2, 4]), vec!["t"]), (ranks([3]), vec!["t"])]
+    );
+}
+
+#[test]
+fn relay_2_what_is_incomplete_for_too_long_is_passed_up_and_the_rest_at_once() {
+    let (mut relay, start) = (relay(HOLD), Instant::now());
+    asks(&mut relay, 3, allreduce("t"), start);
+    assert_eq!(relay.due(), Some(start + HOLD));
+    assert_eq!(relay.take_upward(start + HOLD / 2), None);
+    let message = relay.take_upward(start + HOLD).unwrap();
+    assert_eq!(said(&message), [(ranks([3]), vec!["t"])]);
+    assert_eq!(relay.due(), None);
+    for rank in [2, 4] {
+        asks(&mut relay, rank, allreduce("t"), start + HOUR);
+        let message = relay.take_upward(start + HOUR).unwrap();
+        assert_eq!(said(&message), [(ranks([rank]), vec!["t"])]);
+    }
+    asks(&mut relay, 3, allreduce("t"), start + HOUR);
+    assert_eq!(relay.take_upward(start + HOUR), None, "the next time");
+}
+
+#[test]
+fn relay_3_a_join_comes_after_what_the_same_rank_asked_for() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    asks(&mut relay, 3, allreduce("t"), now);
+    asks(&mut relay, 4, allreduce("u"), now);
+    asks(
+        &mut relay,
+        3,
+        vec![request(JOIN_NAME, OpKind::Join, 0)],
+        now,
+    );
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(
+        said(&message),
+        [(ranks([3]), vec!["t"]), (ranks([3]), vec![JOIN_NAME])]
+    );
+    asks(&mut relay, 2, allreduce("u"), now);
+    let message = relay.take_upward(now).unwrap();
+    let others = ranks([2, 4]);
+    assert_eq!(
+        said(&message),
+        [(others, vec!["u"])],
+        "rank 3 is not waited for"
+    );
+}
+
+#[test]
+fn relay_3_the_same_wish_of_several_ranks_is_said_together() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    asks(&mut relay, 4, allreduce("t"), now);
+    for rank in 2..5 {
+        let message = Ready {
+            changes: vec![SetChange::Add(vec![Rank::new(1)])],
+            ..Ready::default()
+        };
+        relay.hear_ready(Rank::new(rank), message, now).unwrap();
+    }
+    let message = relay.take_upward(now).unwrap();
+    let who: Vec<Ranks> = message
+        .parts
+        .iter()
+        .map(|part| part.ranks.clone())
+        .collect();
+    assert_eq!(who, [ranks([2, 3]), ranks([4]), ranks([4])]);
+    assert_eq!(
+        message.parts[1].requests.len(),
+        1,
+        "what rank 4 asked for before"
+    );
+    assert_eq!(message.parts[2].changes.len(), 1);
+}
+
+fn verdict(sequence: u64, name: &str, id: u64) -> Verdict {
+    let plan = TensorPlan {
+        name: name.into(),
+        cache: Some(CacheId(id)),
+        shape: Shape::new([4, 2]),
+        first_dimensions: Vec::new(),
+    };
+    let operation = Operation {
+        kind: OpKind::Allreduce,
+        dtype: DType::Float32,
+        reduce_op: ReduceOp::Sum,
+        prescale: 1.0,
+        postscale: 1.0,
+        root: Rank::new(0),
+        divisor: 5,
+        members: vec![Member::New(plan)],
+    };
+    Verdict {
+        sequence,
+        responses: vec![Response::Execute(operation)],
+        ..Verdict::default()
+    }
+}
+
+fn names(relay: &mut Relay, rank: u32, id: u64, seen: u64, now: Instant) {
+    let message = Ready {
+        seen,
+        cached: vec![CacheId(id)],
+        ..Ready::default()
+    };
+    relay.hear_ready(Rank::new(rank), message, now).unwrap();
+}
+
+#[test]
+fn relay_4_a_verdict_is_not_read_while_older_words_are_held() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    relay.route(&verdict(1, "t", 1));
+    relay.route(&verdict(2, "u", 2));
+    names(&mut relay, 3, 1, 1, now);
+    for rank in 2..5 {
+        names(&mut relay, rank, 2, 2, now);
+    }
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(message.parts[0].cached, [CacheId(2)]);
+    assert_eq!(
+        message.seen,
+        [],
+        "number 1 was said by one that had not read verdict 1"
+    );
+    for rank in [2, 4] {
+        names(&mut relay, rank, 1, 2, now);
+    }
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(message.parts[0].cached, [CacheId(1)]);
+    assert_eq!(message.seen, [(ProcessSetId::GLOBAL, 2)]);
+}
+
+#[test]
+fn a_number_and_a_description_of_the_same_tensor_complete_it() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    relay.route(&verdict(1, "t", 1));
+    names(&mut relay, 2, 1, 1, now);
+    names(&mut relay, 3, 1, 1, now);
+    asks(&mut relay, 4, vec![request("t", OpKind::Allreduce, 9)], now);
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(message.parts.len(), 2);
+    assert_eq!(message.parts[0].ranks, ranks([2, 3]));
+}
+
+#[test]
+fn an_unknown_number_is_passed_up_at_once() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    names(&mut relay, 3, 7, 0, now);
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(message.parts[0].cached, [CacheId(7)]);
+    assert_eq!(message.parts[0].ranks, ranks([3]));
+}
+
+#[test]
+fn verdicts_go_where_members_are() {
+    let mut relay = relay(HOUR);
+    let id = ProcessSetId::new(1);
+    let added = Verdict {
+        changes: vec![SetVerdict::Added {
+            id,
+            ranks: [1, 4].map(Rank::new).to_vec(),
+        }],
+        ..Verdict::default()
+    };
+    let everybody = Route {
+        children: [3, 4].map(Rank::new).to_vec(),
+        mine: true,
+    };
+    assert_eq!(relay.route(&added), everybody);
+    let about_it = Verdict {
+        process_set: id,
+        ..Verdict::default()
+    };
+    let one = Route {
+        children: vec![Rank::new(4)],
+        mine: false,
+    };
+    assert_eq!(relay.route(&about_it), one);
+    let removed = Verdict {
+        changes: vec![SetVerdict::Removed(id)],
+        ..Verdict::default()
+    };
+    assert_eq!(relay.route(&removed), everybody);
+    let now = Instant::now();
+    let late = Ready {
+        process_set: id,
+        requests: allreduce("late"),
+        ..Ready::default()
+    };
+    relay.hear_ready(Rank::new(4), late, now).unwrap();
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(said(&message), [(ranks([4]), vec!["late"])]);
+}
+
+#[test]
+fn a_child_speaks_only_for_those_below_it() {
+    let mut relay = relay(HOUR);
+    let part = Part {
+        ranks: ranks([4]),
+        ..Part::default()
+    };
+    let message = Gathered {
+        parts: vec![part],
+        ..Gathered::default()
+    };
+    let breach = relay.hear(Rank::new(3), message, Instant::now());
+    let error = ProtocolError::NotBelow;
+    let rank = Rank::new(3);
+    assert_eq!(breach, Err(Breach { rank, error }));
+}

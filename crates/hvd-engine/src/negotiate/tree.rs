@@ -1,0 +1,231 @@
+//! Who speaks to the coordinator for whom: ranks as a tree with rank 0 at its root.
+//!
+//! The lowest rank of each host leads it. Leaders form a tree, and below each leader so do the
+//! other ranks of its host. A node's range of hosts or ranks, without the node itself, is cut into
+//! at most [`FAN_OUT`] even parts, each below its first: the depth is logarithmic, and where ranks
+//! are numbered by host, every subtree is one span of ranks. A pure function of the list of hosts,
+//! so all ranks find the same tree without a word.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use hvd_types::{Rank, Ranks};
+
+/// Most children that a rank has on its host, and most that a leader has on others.
+pub(crate) const FAN_OUT: usize = 8;
+
+/// One rank's place in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) rank: Rank,
+    /// None for the root.
+    pub(crate) parent: Option<Rank>,
+    pub(crate) children: Vec<Child>,
+}
+
+/// A rank that is told what to do by another, and passes it on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Child {
+    pub(crate) rank: Rank,
+    /// The child itself and all ranks it speaks for.
+    pub(crate) below: Ranks,
+}
+
+impl Child {
+    /// Whether it speaks for nobody but itself.
+    pub(crate) fn is_leaf(&self) -> bool {
+        self.below.len() == 1
+    }
+}
+
+impl Place {
+    /// The place of a rank in the tree over the hosts of all ranks.
+    pub(crate) fn in_tree(rank: Rank, hosts: &[String], fan_out: usize) -> Self {
+        let groups = by_host(hosts);
+        let is_mine = |group: &Vec<Rank>| group.binary_search(&rank).is_ok();
+        let host = groups.iter().position(is_mine).unwrap_or(0);
+        let local = groups.get(host).map_or(&[][..], Vec::as_slice);
+        let index = local.binary_search(&rank).unwrap_or(0);
+        let inside = Node::find(index, local.len(), fan_out);
+        let mut parent = inside.parent.map(|index| local[index]);
+        let mut children: Vec<Child> = inside
+            .children
+            .into_iter()
+            .map(|part| child(local[part].iter().copied()))
+            .collect();
+        if index == 0 {
+            let between = Node::find(host, groups.len(), fan_out);
+            parent = between.parent.map(|host| groups[host][0]);
+            let below = |part: Range<usize>| child(groups[part].iter().flatten().copied());
+            children.extend(between.children.into_iter().map(below));
+        }
+        Self {
+            rank,
+            parent,
+            children,
+        }
+    }
+
+    /// The place of a rank where everybody speaks to rank 0 directly.
+    pub(crate) fn in_star(rank: Rank, size: usize) -> Self {
+        let root = rank == Rank::COORDINATOR;
+        let others = (1..if root { size } else { 0 }).map(Rank::from_index);
+        Self {
+            rank,
+            parent: (!root).then_some(Rank::COORDINATOR),
+            children: others.map(|rank| child([rank])).collect(),
+        }
+    }
+
+    /// This rank and all below it.
+    pub(crate) fn below(&self) -> Ranks {
+        let mut all = Ranks::one(self.rank);
+        for child in &self.children {
+            all.insert_all(&child.below);
+        }
+        all
+    }
+
+    /// The children that have members of a set below them; `members` ascend.
+    pub(crate) fn towards<'a>(&'a self, members: &'a [Rank]) -> impl Iterator<Item = Rank> + 'a {
+        let is_in = |&(first, end): &(u32, u32)| {
+            let next = members.partition_point(|rank| rank.number() < first);
+            members.get(next).is_some_and(|rank| rank.number() < end)
+        };
+        let children = self.children.iter();
+        children
+            .filter(move |child| child.below.spans().iter().any(is_in))
+            .map(|child| child.rank)
+    }
+
+    /// All ranks this one is connected with.
+    pub(crate) fn neighbours(&self) -> impl Iterator<Item = Rank> + '_ {
+        let children = self.children.iter().map(|child| child.rank);
+        self.parent.into_iter().chain(children)
+    }
+}
+
+/// A subtree led by the first of its ranks.
+fn child(ranks: impl IntoIterator<Item = Rank>) -> Child {
+    let mut ranks: Vec<Rank> = ranks.into_iter().collect();
+    let leader = ranks.first().copied().unwrap_or_default();
+    ranks.sort_unstable();
+    Child {
+        rank: leader,
+        below: ranks.into_iter().collect(),
+    }
+}
+
+/// The ranks of each host, hosts in the order of their lowest ranks.
+fn by_host(hosts: &[String]) -> Vec<Vec<Rank>> {
+    let mut groups: Vec<Vec<Rank>> = Vec::new();
+    let mut index: HashMap<&str, usize> = HashMap::new();
+    for (rank, host) in hosts.iter().enumerate() {
+        let group = *index.entry(host).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(Rank::from_index(rank));
+    }
+    groups
+}
+
+/// A node of the tree over `0..count`, in which the first of every range leads it.
+struct Node {
+    parent: Option<usize>,
+    children: Vec<Range<usize>>,
+}
+
+impl Node {
+    /// Walks down from the root to the node `index`.
+    fn find(index: usize, count: usize, fan_out: usize) -> Self {
+        let mut parent = None;
+        let mut range = 0..count;
+        loop {
+            let children = split(range.start + 1..range.end, fan_out);
+            match children.iter().find(|part| part.contains(&index)) {
+                Some(part) => {
+                    parent = Some(range.start);
+                    range = part.clone();
+                }
+                None => return Self { parent, children },
+            }
+        }
+    }
+}
+
+/// Cuts a range into at most `most` parts of nearly equal length.
+fn split(range: Range<usize>, most: usize) -> Vec<Range<usize>> {
+    let length = range.len();
+    let parts = length.min(most.max(1));
+    let cut = |part: usize| range.start + length * part / parts.max(1);
+    (0..parts).map(|part| cut(part)..cut(part + 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hosts(sizes: &[usize]) -> Vec<String> {
+        let named = |(host, &size): (usize, &usize)| vec![format!("h{host}"); size];
+        sizes.iter().enumerate().flat_map(named).collect()
+    }
+
+    fn tree(hosts: &[String], fan_out: usize) -> Vec<Place> {
+        let place = |rank| Place::in_tree(Rank::from_index(rank), hosts, fan_out);
+        (0..hosts.len()).map(place).collect()
+    }
+
+    #[test]
+    fn leaders_speak_for_their_hosts() {
+        let places = tree(&hosts(&[2, 3, 1]), 8);
+        let parents: Vec<_> = places
+            .iter()
+            .map(|place| place.parent.map(Rank::number))
+            .collect();
+        assert_eq!(parents, [None, Some(0), Some(0), Some(2), Some(2), Some(0)]);
+        let children: Vec<_> = places[0].children.iter().map(|child| child.rank).collect();
+        assert_eq!(children, [1, 2, 5].map(Rank::new));
+        assert_eq!(places[0].children[1].below.spans(), [(2, 5)]);
+    }
+
+    #[test]
+    fn the_depth_is_logarithmic() {
+        let places = tree(&hosts(&[8; 512]), FAN_OUT);
+        let depth = |mut rank: usize| {
+            let mut depth = 0;
+            while let Some(parent) = places[rank].parent {
+                rank = parent.index();
+                depth += 1;
+            }
+            depth
+        };
+        assert!((0..places.len()).map(depth).max().unwrap() <= 5);
+        let most = places.iter().map(|place| place.neighbours().count()).max();
+        assert_eq!(most, Some(7 + FAN_OUT + 1));
+    }
+
+    proptest! {
+        #[test]
+        fn everybody_is_below_exactly_one_parent(
+            names in prop::collection::vec(0_u8..6, 1..40), fan_out in 1_usize..5,
+        ) {
+            let hosts: Vec<String> = names.iter().map(|name| format!("h{name}")).collect();
+            let places = tree(&hosts, fan_out);
+            prop_assert_eq!(places[0].below().len(), hosts.len());
+            prop_assert_eq!(places[0].parent, None);
+            for place in &places {
+                let below: usize = place.children.iter().map(|child| child.below.len()).sum();
+                prop_assert_eq!(below + 1, place.below().len(), "no rank twice");
+                for child in &place.children {
+                    let own = &places[child.rank.index()];
+                    prop_assert_eq!(own.parent, Some(place.rank));
+                    prop_assert_eq!(&own.below(), &child.below);
+                    prop_assert_eq!(own.children.is_empty(), child.is_leaf());
+                }
+            }
+        }
+    }
+}

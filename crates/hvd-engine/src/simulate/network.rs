@@ -1,0 +1,247 @@
+//! The wires and the clock: messages take time on their way, and of the ranks that handle them.
+//!
+//! A rank does one thing at a time. What arrives while it is busy waits, and is then handled in one
+//! turn, as in the engine's cycle.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hvd_types::{ProcessSetId, Rank};
+use hvd_wire::Request;
+
+use super::node::{Letter, Node};
+use super::{Costs, Job, Step, Wiring};
+use crate::Result;
+use crate::negotiate::coordinator::CoordinatorOptions;
+use crate::negotiate::hub::Hub;
+use crate::negotiate::relay::HOLD;
+use crate::negotiate::tree::{FAN_OUT, Place};
+use crate::stall::StallOptions;
+
+/// All ranks of a job and what is on its way between them.
+pub(super) struct Network {
+    job: Job,
+    ranks: Vec<Station>,
+    /// What happens next, by time and then in the order in which it was planned.
+    events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
+    planned: u64,
+    start: Instant,
+    now: Duration,
+    step: Step,
+}
+
+/// A rank, and what it is doing.
+struct Station {
+    node: Node,
+    host: usize,
+    inbox: Vec<(Rank, Arc<[u8]>)>,
+    submissions: Vec<Arc<[Request]>>,
+    busy_until: Duration,
+    /// Whether a turn is planned that will see the inbox.
+    awake: bool,
+    messages: u64,
+    bytes: u64,
+    answers: usize,
+    answered: Duration,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A burst of submissions.
+    Submit(usize, usize),
+    Arrive {
+        from: Rank,
+        to: usize,
+        bytes: Arc<[u8]>,
+    },
+    Turn(usize),
+}
+
+impl Network {
+    pub(super) fn new(job: &Job) -> Self {
+        let hosts = job.hosts();
+        let everybody: Arc<[Rank]> = (0..job.ranks).map(Rank::from_index).collect();
+        let station = |index: usize| {
+            let rank = Rank::from_index(index);
+            let place = match job.wiring {
+                Wiring::Star => Place::in_star(rank, job.ranks),
+                Wiring::Tree => Place::in_tree(rank, &hosts, FAN_OUT),
+            };
+            let hub = (index == 0).then(|| Hub::new(options(hosts.clone())));
+            Station {
+                node: Node::new(place, &everybody, hub, HOLD),
+                host: index / job.per_host.max(1),
+                inbox: Vec::new(),
+                submissions: Vec::new(),
+                busy_until: Duration::ZERO,
+                awake: false,
+                messages: 0,
+                bytes: 0,
+                answers: 0,
+                answered: Duration::ZERO,
+            }
+        };
+        Self {
+            job: *job,
+            ranks: (0..job.ranks).map(station).collect(),
+            events: BinaryHeap::new(),
+            planned: 0,
+            start: Instant::now(),
+            now: Duration::ZERO,
+            step: Step::default(),
+        }
+    }
+
+    /// How many ranks each rank is connected with.
+    pub(super) fn connections(&self) -> impl Iterator<Item = usize> {
+        let places = self.ranks.iter().map(|station| station.node.place());
+        places.map(|place| place.neighbours().count())
+    }
+
+    /// Lets every rank submit its tensors, and runs until all of them are answered everywhere.
+    pub(super) fn step(&mut self) -> Result<Step> {
+        self.step = Step::default();
+        let begin = self.now;
+        let mut submitted = begin;
+        for burst in 0..self.job.bursts {
+            let requests: Arc<[Request]> = self.job.burst(burst).into();
+            let number = u32::try_from(burst).unwrap_or(u32::MAX);
+            for rank in 0..self.ranks.len() {
+                let when = begin + self.job.pause * number + self.skew(rank, burst);
+                submitted = submitted.max(when);
+                self.ranks[rank].submissions.push(Arc::clone(&requests));
+                self.plan(when, Event::Submit(rank, burst));
+            }
+        }
+        while let Some(Reverse((time, _, event))) = self.events.pop() {
+            self.now = time;
+            self.happen(event)?;
+        }
+        for station in &mut self.ranks {
+            let missing = self.job.tensors.checked_sub(station.answers);
+            if missing != Some(0) {
+                let text = format!("{} tensors were answered", station.answers);
+                return Err(crate::Error::Internal(text));
+            }
+            station.answers = 0;
+            let messages = std::mem::take(&mut station.messages);
+            self.step.most_messages = self.step.most_messages.max(messages);
+            let bytes = std::mem::take(&mut station.bytes);
+            if station.node.place().parent.is_none() {
+                (self.step.root_messages, self.step.root_bytes) = (messages, bytes);
+            }
+            station.submissions.clear();
+        }
+        let answered = self.ranks.iter().map(|station| station.answered).max();
+        self.step.answered_after = answered.unwrap_or_default().saturating_sub(submitted);
+        Ok(self.step)
+    }
+
+    fn happen(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Submit(rank, burst) => {
+                let now = self.start + self.now;
+                let station = &mut self.ranks[rank];
+                let requests = station.submissions[burst].to_vec();
+                station.node.submit(ProcessSetId::GLOBAL, requests, now)?;
+                self.wake(rank);
+            }
+            Event::Arrive { from, to, bytes } => {
+                self.ranks[to].inbox.push((from, bytes));
+                self.wake(to);
+            }
+            Event::Turn(rank) => self.turn(rank)?,
+        }
+        Ok(())
+    }
+
+    /// Plans a turn for as soon as the rank has time.
+    fn wake(&mut self, rank: usize) {
+        let station = &mut self.ranks[rank];
+        if !std::mem::replace(&mut station.awake, true) {
+            let when = station.busy_until.max(self.now);
+            self.plan(when, Event::Turn(rank));
+        }
+    }
+
+    fn turn(&mut self, rank: usize) -> Result<()> {
+        let costs = self.job.costs;
+        let mut time = self.now;
+        let station = &mut self.ranks[rank];
+        if time < station.busy_until {
+            let when = station.busy_until;
+            self.plan(when, Event::Turn(rank));
+            return Ok(());
+        }
+        station.awake = false;
+        for (from, bytes) in std::mem::take(&mut station.inbox) {
+            time += station.handle(&costs, &bytes);
+            station.node.hear(from, &bytes, self.start + time)?;
+        }
+        station.node.turn(self.start + time)?;
+        let answers = station.node.take_answers().len();
+        if answers > 0 {
+            station.answers += answers;
+            station.answered = time;
+        }
+        let from = station.node.place().rank;
+        for Letter { to, bytes } in self.ranks[rank].node.take_outgoing() {
+            time += self.ranks[rank].handle(&costs, &bytes);
+            self.step.messages += 1;
+            self.step.bytes += bytes.len() as u64;
+            let to = to.index();
+            let near = self.ranks[rank].host == self.ranks[to].host;
+            let latency = if near {
+                costs.local_latency
+            } else {
+                costs.remote_latency
+            };
+            self.plan(time + latency, Event::Arrive { from, to, bytes });
+        }
+        let station = &mut self.ranks[rank];
+        station.busy_until = time;
+        let due = station.node.due();
+        if let Some(due) = due {
+            let when = due.saturating_duration_since(self.start).max(time);
+            self.plan(when, Event::Turn(rank));
+        }
+        Ok(())
+    }
+
+    fn plan(&mut self, when: Duration, event: Event) {
+        self.planned += 1;
+        self.events.push(Reverse((when, self.planned, event)));
+    }
+
+    /// By how much a rank is late: always the same for the same rank and burst, and mixed.
+    fn skew(&self, rank: usize, burst: usize) -> Duration {
+        let mixed = (rank as u64 * 131 + burst as u64 * 31 + 7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let part = u32::try_from(mixed >> 48).unwrap_or(0);
+        self.job.skew * part / (1 << 16)
+    }
+}
+
+impl Station {
+    /// Counts a message that is sent or received, and says how long that takes.
+    fn handle(&mut self, costs: &Costs, bytes: &[u8]) -> Duration {
+        self.messages += 1;
+        self.bytes += bytes.len() as u64;
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        costs.per_message + costs.per_kibibyte * length / 1024
+    }
+}
+
+fn options(hosts: Vec<String>) -> CoordinatorOptions {
+    CoordinatorOptions {
+        hosts,
+        fusion_threshold: 64 << 20,
+        cache_capacity: 1024,
+        stall: Some(StallOptions {
+            warning: Duration::from_secs(60),
+            shutdown: None,
+        }),
+        ..CoordinatorOptions::default()
+    }
+}

@@ -38,15 +38,43 @@ impl Child {
     }
 }
 
-impl Place {
-    /// The place of a rank in the tree over the hosts of all ranks.
-    pub(crate) fn in_tree(rank: Rank, hosts: &[String], fan_out: usize) -> Self {
-        let groups = by_host(hosts);
-        let is_mine = |group: &Vec<Rank>| group.binary_search(&rank).is_ok();
-        let host = groups.iter().position(is_mine).unwrap_or(0);
-        let local = groups.get(host).map_or(&[][..], Vec::as_slice);
+/// The tree of a job, from which the place of every rank can be told.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    /// The ranks of each host, hosts in the order of their lowest ranks.
+    groups: Vec<Vec<Rank>>,
+    /// The host of every rank, as its position among the groups.
+    host_of: Vec<usize>,
+    fan_out: usize,
+}
+
+impl Tree {
+    /// The tree over the hosts of all ranks.
+    pub(crate) fn new(hosts: &[String], fan_out: usize) -> Self {
+        let mut groups: Vec<Vec<Rank>> = Vec::new();
+        let mut index: HashMap<&str, usize> = HashMap::new();
+        let group = |(rank, host)| {
+            let group = *index.entry(host).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() - 1
+            });
+            groups[group].push(Rank::from_index(rank));
+            group
+        };
+        let host_of = hosts.iter().map(String::as_str).enumerate().map(group);
+        Self {
+            host_of: host_of.collect(),
+            groups,
+            fan_out,
+        }
+    }
+
+    /// The place of a rank of the job.
+    pub(crate) fn place(&self, rank: Rank) -> Place {
+        let host = self.host_of.get(rank.index()).copied().unwrap_or(0);
+        let local = self.groups.get(host).map_or(&[][..], Vec::as_slice);
         let index = local.binary_search(&rank).unwrap_or(0);
-        let inside = Node::find(index, local.len(), fan_out);
+        let inside = Node::find(index, local.len(), self.fan_out);
         let mut parent = inside.parent.map(|index| local[index]);
         let mut children: Vec<Child> = inside
             .children
@@ -54,18 +82,20 @@ impl Place {
             .map(|part| child(local[part].iter().copied()))
             .collect();
         if index == 0 {
-            let between = Node::find(host, groups.len(), fan_out);
-            parent = between.parent.map(|host| groups[host][0]);
-            let below = |part: Range<usize>| child(groups[part].iter().flatten().copied());
+            let between = Node::find(host, self.groups.len(), self.fan_out);
+            parent = between.parent.map(|host| self.groups[host][0]);
+            let below = |part: Range<usize>| child(self.groups[part].iter().flatten().copied());
             children.extend(between.children.into_iter().map(below));
         }
-        Self {
+        Place {
             rank,
             parent,
             children,
         }
     }
+}
 
+impl Place {
     /// The place of a rank where everybody speaks to rank 0 directly.
     pub(crate) fn in_star(rank: Rank, size: usize) -> Self {
         let root = rank == Rank::COORDINATOR;
@@ -116,20 +146,6 @@ fn child(ranks: impl IntoIterator<Item = Rank>) -> Child {
     }
 }
 
-/// The ranks of each host, hosts in the order of their lowest ranks.
-fn by_host(hosts: &[String]) -> Vec<Vec<Rank>> {
-    let mut groups: Vec<Vec<Rank>> = Vec::new();
-    let mut index: HashMap<&str, usize> = HashMap::new();
-    for (rank, host) in hosts.iter().enumerate() {
-        let group = *index.entry(host).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[group].push(Rank::from_index(rank));
-    }
-    groups
-}
-
 /// A node of the tree over `0..count`, in which the first of every range leads it.
 struct Node {
     parent: Option<usize>,
@@ -174,8 +190,9 @@ mod tests {
     }
 
     fn tree(hosts: &[String], fan_out: usize) -> Vec<Place> {
-        let place = |rank| Place::in_tree(Rank::from_index(rank), hosts, fan_out);
-        (0..hosts.len()).map(place).collect()
+        let tree = Tree::new(hosts, fan_out);
+        let ranks = (0..hosts.len()).map(Rank::from_index);
+        ranks.map(|rank| tree.place(rank)).collect()
     }
 
     #[test]

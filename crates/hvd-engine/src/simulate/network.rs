@@ -17,7 +17,7 @@ use crate::Result;
 use crate::negotiate::coordinator::CoordinatorOptions;
 use crate::negotiate::hub::Hub;
 use crate::negotiate::relay::HOLD;
-use crate::negotiate::tree::{FAN_OUT, Place};
+use crate::negotiate::tree::{FAN_OUT, Place, Tree};
 use crate::stall::StallOptions;
 
 /// All ranks of a job and what is on its way between them.
@@ -62,12 +62,13 @@ enum Event {
 impl Network {
     pub(super) fn new(job: &Job) -> Self {
         let hosts = job.hosts();
+        let tree = Tree::new(&hosts, FAN_OUT);
         let everybody: Arc<[Rank]> = (0..job.ranks).map(Rank::from_index).collect();
         let station = |index: usize| {
             let rank = Rank::from_index(index);
             let place = match job.wiring {
                 Wiring::Star => Place::in_star(rank, job.ranks),
-                Wiring::Tree => Place::in_tree(rank, &hosts, FAN_OUT),
+                Wiring::Tree => tree.place(rank),
             };
             let hub = (index == 0).then(|| Hub::new(options(hosts.clone())));
             Station {

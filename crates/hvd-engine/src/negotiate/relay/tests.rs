@@ -6,6 +6,7 @@ use hvd_types::{DType, Device, ReduceOp, Shape};
 use hvd_wire::{CacheId, Member, Operation, Request, SetChange, TensorPlan};
 
 use super::*;
+use crate::negotiate::tree::Tree;
 use crate::submit::JOIN_NAME;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -32,7 +33,7 @@ fn ranks(numbers: impl IntoIterator<Item = u32>) -> Ranks {
 /// Host `b` of ranks 2, 3 and 4, of which rank 2 is the leader.
 fn relay(hold: Duration) -> Relay {
     let hosts = ["a", "a", "b", "b", "b"].map(str::to_owned);
-    Relay::new(Place::in_tree(Rank::new(2), &hosts, 8), hold)
+    Relay::new(Tree::new(&hosts, 8).place(Rank::new(2)), hold)
 }
 
 fn asks(relay: &mut Relay, rank: u32, requests: Vec<Request>, now: Instant) {

@@ -102,7 +102,7 @@ impl World {
             let place = if star {
                 Place::in_star(rank, size)
             } else {
-                Place::in_tree(rank, &script.hosts, script.fan_out)
+                Tree::new(&script.hosts, script.fan_out).place(rank)
             };
             let options = CoordinatorOptions {
                 hosts: script.hosts.clone(),

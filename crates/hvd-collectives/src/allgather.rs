@@ -1,14 +1,13 @@
 //! Every member gets all members' parts, in order of position; parts may have any length.
 //!
 //! Ring, n - 1 steps: in step s member i passes block i - s on to its successor and receives block
-//! i - 1 - s, straight into its place. Steps overlap chunk by chunk, see [`crate::ring`], so that
-//! a part much longer than the others costs its length once and not once per member. With S bytes
+//! i - 1 - s, straight into its place. Steps overlap, see [`crate::flow`], so that a part much longer than the others costs its length once and not once per member. With S bytes
 //! in all parts together, a member sends S less its successor's part, and receives S less its own.
 //! Members that see the same memory need no ring, see [`crate::shared`].
 
 use crate::error::expect_length;
+use crate::flow::{self, Course};
 use crate::layout::{Blocks, Layout, PartsMut, total_of};
-use crate::ring::Schedule;
 use crate::{Communicator, Result, Tuning, shared};
 
 /// Copies the caller's part to its place in `output` and gathers all others there.
@@ -67,17 +66,10 @@ pub(crate) fn gather(
     if comm.size() == 1 {
         return Ok(());
     }
-    let (next, previous) = (comm.after(1), comm.before(1));
-    for slot in Schedule::new(layout, comm.index(), chunk) {
-        let ranges = [slot.send.unwrap_or(0..0), slot.recv.unwrap_or(0..0)];
-        #[expect(
-            clippy::expect_used,
-            reason = "a slot's chunks are two of one buffer's chunks"
-        )]
-        let [sent, received] = buffer
-            .get_disjoint_mut(ranges)
-            .expect("chunks do not overlap");
-        comm.exchange(Some((next, sent)), Some((previous, received)))?;
-    }
-    Ok(())
+    let course = Course {
+        layout,
+        first: comm.index(),
+        steps: comm.size() - 1,
+    };
+    flow::run(comm, course, buffer, chunk, None)
 }

@@ -54,6 +54,12 @@ pub(crate) trait Blocks: Copy {
     /// The bytes of one piece of a block; none behind its last.
     fn piece(&self, block: usize, piece: usize) -> Option<Range<usize>>;
 
+    /// Bytes of a block.
+    fn bytes(&self, block: usize) -> usize {
+        let pieces = (0..).map_while(|piece| self.piece(block, piece));
+        pieces.map(|piece| piece.len()).sum()
+    }
+
     /// Number of chunks into which a block is cut, piece by piece.
     fn chunks(&self, block: usize, chunk: usize) -> usize {
         let pieces = (0..).map_while(|piece| self.piece(block, piece));

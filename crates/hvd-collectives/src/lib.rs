@@ -18,6 +18,7 @@ mod barrier;
 mod broadcast;
 mod communicator;
 mod error;
+mod flow;
 mod hierarchical;
 pub mod kernel;
 mod layout;

@@ -7,16 +7,14 @@
 //!    whole reduction of block i.
 //! 2. All-gather, n - 1 steps: the finished blocks go round once more.
 //!
-//! Each member sends 2 S (n - 1) / n bytes, the least possible, and receives as much. Chunks are
-//! received into scratch and reduced while they are still in the cache; steps overlap chunk by
-//! chunk, see [`crate::ring`].
+//! Each member sends 2 S (n - 1) / n bytes, the least possible, and receives as much. All steps
+//! overlap, see [`crate::flow`]: what arrives is reduced and passed on while more arrives.
 //!
 //! Results are the same bits everywhere because each block is reduced along one chain, from member
 //! i + 1 round to member i, and then only copied.
 
-use crate::allgather::gather;
+use crate::flow::{self, Course, Reducing};
 use crate::layout::Layout;
-use crate::ring::Schedule;
 use crate::{Combine, Communicator, Result, Workspace};
 
 /// Reduces `buffer` over all members, in place, with the fewest bytes.
@@ -37,13 +35,8 @@ pub fn ring_allreduce(
         element_size,
         blocks: comm.size(),
     };
-    reduce_own_block(comm, combine, layout, buffer, workspace)?;
-    gather(
-        comm,
-        layout,
-        buffer,
-        workspace.tuning.chunk_of(element_size),
-    )
+    // Both halves in one go: a block is passed on as soon as it is finished.
+    flow(comm, combine, layout, buffer, workspace, 2)
 }
 
 /// Reduces the caller's block over all members, in place. The other blocks are left with parts of
@@ -58,20 +51,29 @@ pub(crate) fn reduce_own_block(
     if comm.size() == 1 {
         return Ok(());
     }
+    flow(comm, combine, layout, buffer, workspace, 1)
+}
+
+/// So many times round the ring, reducing in the first.
+fn flow(
+    comm: &mut Communicator<'_>,
+    combine: Combine,
+    layout: Layout<'_>,
+    buffer: &mut [u8],
+    workspace: &mut Workspace,
+    rounds: usize,
+) -> Result<()> {
     let chunk = workspace.tuning.chunk_of(combine.dtype.size());
-    let received = workspace.scratch.bytes(chunk.min(layout.range(0).len()));
-    for slot in Schedule::new(layout, comm.before(1), chunk) {
-        let (next, previous) = (comm.after(1), comm.before(1));
-        let length = slot.recv.as_ref().map_or(0, ExactSizeIterator::len);
-        let send = slot.send.map(|range| (next, &buffer[range]));
-        let recv = slot
-            .recv
-            .as_ref()
-            .map(|_| (previous, &mut received[..length]));
-        comm.exchange(send, recv)?;
-        if let Some(range) = slot.recv {
-            combine.apply(&mut buffer[range], &received[..length])?;
-        }
-    }
-    Ok(())
+    let steps = comm.size() - 1;
+    let course = Course {
+        layout,
+        first: comm.before(1),
+        steps: rounds * steps,
+    };
+    let reducing = Reducing {
+        combine,
+        steps,
+        scratch: workspace.scratch.bytes(chunk),
+    };
+    flow::run(comm, course, buffer, chunk, Some(reducing))
 }

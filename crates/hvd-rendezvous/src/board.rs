@@ -20,8 +20,11 @@ pub(crate) type Values = Arc<Vec<Vec<u8>>>;
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     state: Mutex<State>,
-    /// Signalled when a value is put, an exchange is complete, or the board is closed.
-    changed: Condvar,
+    /// Signalled when a value is put, or the board is closed.
+    put: Condvar,
+    /// Signalled when an exchange is complete, or the board is closed. Apart from `put`, so that
+    /// each rank's first word does not wake all that already wait for the others.
+    complete: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +49,7 @@ impl Board {
         let mut state = self.open()?;
         state.values.insert(key.to_owned(), value.to_vec());
         drop(state);
-        self.changed.notify_all();
+        self.put.notify_all();
         Ok(())
     }
 
@@ -61,7 +64,8 @@ impl Board {
             if let Some(value) = state.values.get(key) {
                 return Ok(value.clone());
             }
-            state = self.wait(state, end)?.ok_or_else(|| Error::TimedOut {
+            let changed = Self::wait(&self.put, state, end)?;
+            state = changed.ok_or_else(|| Error::TimedOut {
                 key: key.to_owned(),
                 seconds: timeout.as_secs(),
             })?;
@@ -80,13 +84,13 @@ impl Board {
         let end = deadline::after(timeout);
         let mut state = self.open()?;
         if state.arrive(scope, rank, size, value)? {
-            self.changed.notify_all();
+            self.complete.notify_all();
         }
         loop {
             if let Some(values) = state.take(scope, rank) {
                 return Ok(values);
             }
-            state = match self.wait(state, end)? {
+            state = match Self::wait(&self.complete, state, end)? {
                 Some(state) => state,
                 None => return self.lock().give_up(scope, rank, size, timeout),
             };
@@ -96,7 +100,8 @@ impl Board {
     /// Ends every wait, and refuses all later requests.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.changed.notify_all();
+        self.put.notify_all();
+        self.complete.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -114,7 +119,7 @@ impl Board {
 
     /// Waits for a change; `None` if `end` has passed.
     fn wait<'a>(
-        &self,
+        changed: &Condvar,
         state: MutexGuard<'a, State>,
         end: Instant,
     ) -> Result<Option<MutexGuard<'a, State>>> {
@@ -122,7 +127,7 @@ impl Board {
         if left.is_zero() {
             return Ok(None);
         }
-        let state = match self.changed.wait_timeout(state, left) {
+        let state = match changed.wait_timeout(state, left) {
             Ok((state, _)) => state,
             Err(poisoned) => poisoned.into_inner().0,
         };

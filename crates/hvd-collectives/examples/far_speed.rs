@@ -116,7 +116,8 @@ impl Bench<'_> {
     fn size(&mut self, bytes: usize) -> hvd_collectives::Result<()> {
         let mut line = format!("{bytes:>10} B");
         for (name, way) in WAYS {
-            if (name == "doubling" && bytes > 1 << 24) || (name == "hosts" && self.hosts.hosts() == 1)
+            if (name == "doubling" && bytes > 1 << 24)
+                || (name == "hosts" && self.hosts.hosts() == 1)
             {
                 continue;
             }
@@ -141,7 +142,9 @@ impl Bench<'_> {
         let start = Instant::now();
         way(self, &mut buffer)?;
         let first = start.elapsed().as_secs_f64();
-        let mut runs = (BUDGET.as_secs_f64() / first).clamp(3.0, 5000.0).to_le_bytes();
+        let mut runs = (BUDGET.as_secs_f64() / first)
+            .clamp(3.0, 5000.0)
+            .to_le_bytes();
         let mut comm = Communicator::new(self.transport, self.members)?;
         hvd_collectives::tree_broadcast(&mut comm, 0, &mut runs)?;
         barrier(&mut comm)?;

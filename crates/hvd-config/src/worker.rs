@@ -43,6 +43,10 @@ pub struct WorkerConfig {
     pub timeout: Duration,
     /// What moves the bytes.
     pub transport: TransportChoice,
+    /// How many connections carry tensors between two ranks; `None` leaves it to the transport.
+    pub tcp_connections: Option<u8>,
+    /// The algorithm of congestion control; `None` leaves it to the transport.
+    pub tcp_congestion: Option<String>,
     /// Largest fused buffer in bytes; 0 turns fusion off.
     pub fusion_threshold: u64,
     /// Least time between two rounds of negotiation.
@@ -103,6 +107,8 @@ impl WorkerConfig {
             port_range: network::port_range(environment)?,
             timeout: Duration::from_secs(seconds),
             transport: TransportChoice::read(environment)?,
+            tcp_connections: network::tcp_connections(environment)?,
+            tcp_congestion: network::tcp_congestion(environment),
             fusion_threshold: threshold
                 .checked_next_multiple_of(atom)
                 .unwrap_or(threshold),

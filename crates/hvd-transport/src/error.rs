@@ -65,6 +65,18 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// The system does not offer an algorithm of congestion control to this process.
+    #[error(
+        "HOROVOD_TCP_CONGESTION={algorithm} is refused by the system: {source}; it offers those of \
+         /proc/sys/net/ipv4/tcp_available_congestion_control, and without privileges only those of \
+         tcp_allowed_congestion_control there"
+    )]
+    Congestion {
+        /// What was asked for.
+        algorithm: String,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The store or a handshake failed while the ranks were being connected.
     #[error(transparent)]
     Rendezvous(#[from] hvd_rendezvous::Error),

@@ -8,7 +8,7 @@ use hvd_config::{KeySource, Rendezvous, TransportChoice, WorkerConfig};
 use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Store, blame, inquiry};
 use hvd_types::Rank;
 
-use crate::{Mesh, MeshOptions, Network, Result, TransportKind, join};
+use crate::{Mesh, MeshOptions, Network, Result, TcpOptions, TransportKind, join};
 
 /// How long the end of a failed rank may be held up by a launcher that does not answer.
 const ACCUSATION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -30,6 +30,10 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
         },
         network,
         ports: config.port_range.clone(),
+        tcp: TcpOptions {
+            connections: config.tcp_connections,
+            congestion: config.tcp_congestion.clone(),
+        },
     };
     let loopback = Network::Address(IpAddr::from(Ipv4Addr::LOCALHOST));
     let Some(rendezvous) = &config.rendezvous else {

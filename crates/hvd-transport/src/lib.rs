@@ -32,6 +32,6 @@ pub use error::{Error, Result};
 pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};
 pub use lifeline::{Inquiry, LONGEST_ANSWER, Lifeline, Witness};
-pub use mesh::{Mesh, MeshOptions, Network, TransportKind, join};
+pub use mesh::{Mesh, MeshOptions, Network, TcpOptions, TransportKind, join};
 pub use shm::{Commons, Inputs};
 pub use transport::{Interest, Lane, Transport, Wake};

@@ -17,7 +17,7 @@ use hvd_types::Rank;
 use crate::member::Member;
 use crate::os::event::Flag;
 use crate::shm::{Rings, Segment};
-use crate::tcp::{Connection, Tcp};
+use crate::tcp::{Lanes, Tcp};
 use crate::{Commons, Interest, Lane, Result, Transport, Wake, Waker};
 
 /// One rank's end of the memory of its host, and its connections to other hosts.
@@ -53,7 +53,7 @@ impl Mixed {
     pub(crate) fn new(
         member: Member,
         memory: &HostMemory,
-        peers: Vec<Option<[Connection; 2]>>,
+        peers: Vec<Option<Lanes>>,
     ) -> Result<Self> {
         let place = |rank: Rank| memory.ranks.iter().position(|&near| near == rank);
         let places: Vec<Option<usize>> = (0..member.hosts.len())

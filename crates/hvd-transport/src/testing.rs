@@ -9,7 +9,7 @@ use hvd_types::{Placement, Rank};
 
 use crate::mesh::{Pretence, join_as};
 use crate::shm::Capacities;
-use crate::{Mesh, MeshOptions, Network, TransportKind, mem};
+use crate::{Mesh, MeshOptions, Network, TcpOptions, TransportKind, mem};
 
 /// What moves the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub struct Setup {
     size: usize,
     patience: Duration,
     capacity: Option<usize>,
+    connections: Option<u8>,
 }
 
 impl Setup {
@@ -47,6 +48,7 @@ impl Setup {
             size,
             patience: Duration::from_secs(30),
             capacity: None,
+            connections: None,
         }
     }
 
@@ -58,10 +60,18 @@ impl Setup {
     }
 
     /// Has every queue and ring hold `capacity` bytes, a power of two, and every slot eight times
-    /// that, so that even short messages come in pieces. Connections keep the kernel's buffers.
+    /// that, so that even short messages come in pieces, and has connections take turns after as
+    /// many. They keep the kernel's buffers.
     #[must_use]
     pub fn tight(mut self, capacity: usize) -> Self {
         self.capacity = Some(capacity);
+        self
+    }
+
+    /// Has so many connections carry the data lane between two ranks that have no common memory.
+    #[must_use]
+    pub fn connections(mut self, connections: u8) -> Self {
+        self.connections = Some(connections);
         self
     }
 
@@ -104,13 +114,15 @@ impl Setup {
         thread::scope(|scope| {
             let ranks: Vec<_> = (0..self.size)
                 .map(|rank| {
-                    let options = options(rank, self.size, &key, kind, self.patience);
+                    let mut options = options(rank, self.size, &key, kind, self.patience);
+                    options.tcp.connections = self.connections;
                     let mut store = store.clone();
                     let half = 2 * rank / self.size;
                     let host = (self.wire == Wire::Mixed).then(|| format!("half {half}"));
                     let pretence = Pretence {
                         capacities,
                         host_identity: host,
+                        stripe: self.capacity,
                     };
                     thread::Builder::new()
                         .name(format!("hvd-test-join-{rank}"))
@@ -165,5 +177,6 @@ pub fn options(
         kind,
         network: Network::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         ports: None,
+        tcp: TcpOptions::default(),
     }
 }

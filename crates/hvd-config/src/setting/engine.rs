@@ -45,6 +45,20 @@ pub(super) const COMMUNICATION: Group = Group {
              if not set.",
         )
         .flag("--port-range"),
+        setting(
+            name::TCP_CONNECTIONS,
+            Values::Positive,
+            "",
+            "Number of TCP connections, up to 64, that carry tensors between two ranks without common \
+             memory; not set, 2 between hosts and 1 inside a host.",
+        ),
+        setting(
+            name::TCP_CONGESTION,
+            Values::Text("the name of an algorithm such as `cubic`"),
+            "",
+            "Congestion control of TCP connections; not set, that of the system, or `cubic` if that \
+             is `bbr`.",
+        ),
     ],
 };
 

@@ -19,6 +19,18 @@ pub(super) fn port_range(environment: &Environment) -> Result<Option<RangeInclus
     read(environment, name::PORT_RANGE, parse_ports)
 }
 
+pub(super) fn tcp_connections(environment: &Environment) -> Result<Option<u8>> {
+    read(environment, name::TCP_CONNECTIONS, |text| {
+        let number = text.parse().ok();
+        number.filter(|number| (1..=64).contains(number))
+    })
+}
+
+pub(super) fn tcp_congestion(environment: &Environment) -> Option<String> {
+    let text = environment.text(name::TCP_CONGESTION)?.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
 fn read<T>(
     environment: &Environment,
     variable: &'static str,

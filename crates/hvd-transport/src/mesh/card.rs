@@ -35,7 +35,7 @@ impl Card {
             address,
             hostname: options.placement.hostname.clone(),
             host_identity: host_identity(options),
-            kind: format!("{:?}", options.kind),
+            kind: wires(options),
             socket: socket.unwrap_or_default().to_owned(),
         }
     }
@@ -69,6 +69,15 @@ impl Card {
             socket: lines.next()?,
         };
         lines.next().is_none().then_some(card)
+    }
+}
+
+/// Which wires a rank was told to use, as one word for all that has to be equal.
+fn wires(options: &MeshOptions) -> String {
+    let kind = format!("{:?}", options.kind);
+    match options.tcp.connections {
+        Some(connections) => format!("{kind} with {connections} connections"),
+        None => kind,
     }
 }
 

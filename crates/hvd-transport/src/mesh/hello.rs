@@ -1,9 +1,11 @@
 //! What is said on a connection between ranks right after the handshake.
 //!
 //! ```text
-//! connector   rank u32 | generation u64, little endian   ->
+//! connector   rank u32 | generation u64 | number u8, little endian   ->
 //!             <-   verdict u8: 0 welcome, 1 another generation, 2 not expected   acceptor
 //! ```
+//!
+//! The number tells the connections of one lane apart.
 
 use std::io::{self, Read, Write};
 
@@ -25,10 +27,16 @@ pub(super) struct Expected {
 }
 
 /// Introduces `rank` to the acceptor.
-pub(super) fn say(stream: &mut (impl Read + Write), rank: Rank, generation: u64) -> Result<()> {
+pub(super) fn say(
+    stream: &mut (impl Read + Write),
+    rank: Rank,
+    generation: u64,
+    number: u8,
+) -> Result<()> {
     let doing = "introducing this rank to another";
     let mut hello = rank.number().to_le_bytes().to_vec();
     hello.extend(generation.to_le_bytes());
+    hello.push(number);
     stream.write_all(&hello).map_err(Error::io(doing))?;
     let mut verdict = [0];
     stream.read_exact(&mut verdict).map_err(Error::io(doing))?;
@@ -45,19 +53,20 @@ fn refusal(text: &'static str) -> Error {
     Error::io("introducing this rank to another")(io::Error::other(text))
 }
 
-/// Hears who the connector is; `None` if it is nobody who is expected here.
+/// Hears who the connector is, and the connection's number; `None` if it is nobody who is expected
+/// here.
 pub(super) fn hear(
     stream: &mut (impl Read + Write),
     purpose: Purpose,
     expected: Expected,
-) -> io::Result<Option<Rank>> {
-    let mut hello = [0; 12];
+) -> io::Result<Option<(Rank, u8)>> {
+    let mut hello = [0; 13];
     stream.read_exact(&mut hello)?;
-    let [a, b, c, d, generation @ ..] = hello;
+    let [a, b, c, d, generation @ .., number] = hello;
     let rank = Rank::new(u32::from_le_bytes([a, b, c, d]));
     let verdict = expected.judge(rank, u64::from_le_bytes(generation), purpose);
     stream.write_all(&[verdict])?;
-    Ok((verdict == WELCOME).then_some(rank))
+    Ok((verdict == WELCOME).then_some((rank, number)))
 }
 
 impl Expected {

@@ -1,7 +1,7 @@
 //! This rank's port during joining: takes connections of higher ranks in whatever order they
 //! come, and gives them out when they are asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -18,9 +18,12 @@ use crate::{Abort, Error, Result, Waker};
 /// How long an authenticated connector may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
 
+/// Whose connection it is, what for, and its number among those.
+pub(super) type Key = (Rank, Purpose, u8);
+
 /// What ends a wait for connections.
 enum News {
-    Arrived(Rank, Purpose, TcpStream),
+    Arrived(Key, TcpStream),
     Aborted,
 }
 
@@ -28,7 +31,7 @@ pub(super) struct Incoming {
     address: SocketAddr,
     abort: Abort,
     news: Receiver<News>,
-    arrived: HashMap<(Rank, Purpose), TcpStream>,
+    arrived: HashMap<Key, TcpStream>,
     /// Closes the port when joining is over.
     _acceptor: Acceptor<TcpListener>,
 }
@@ -69,38 +72,35 @@ impl Incoming {
         self.address
     }
 
-    /// Waits for one connection of each of `ranks`; on a timeout returns those that are missing.
+    /// Waits for these connections; on a timeout returns the ranks of those that are missing.
     pub(super) fn take(
         &mut self,
-        ranks: &[Rank],
-        purpose: Purpose,
+        wanted: &[Key],
         end: Instant,
     ) -> Result<std::result::Result<Vec<TcpStream>, Vec<Rank>>> {
-        loop {
-            let is_here = |rank: &Rank| self.arrived.contains_key(&(*rank, purpose));
-            let missing: Vec<Rank> = ranks
-                .iter()
-                .copied()
-                .filter(|rank| !is_here(rank))
-                .collect();
-            if missing.is_empty() {
-                let keys = ranks.iter().map(|&rank| (rank, purpose));
-                return Ok(Ok(keys
-                    .filter_map(|key| self.arrived.remove(&key))
-                    .collect()));
-            }
+        let absent = |key: &&Key| !self.arrived.contains_key(*key);
+        let mut missing: HashSet<Key> = wanted.iter().filter(absent).copied().collect();
+        while !missing.is_empty() {
             match self
                 .news
                 .recv_timeout(end.saturating_duration_since(Instant::now()))
             {
                 // The first connection of a kind counts; a second is a mistake of its sender.
-                Ok(News::Arrived(rank, purpose, stream)) => {
-                    self.arrived.entry((rank, purpose)).or_insert(stream);
+                Ok(News::Arrived(key, stream)) => {
+                    missing.remove(&key);
+                    self.arrived.entry(key).or_insert(stream);
                 }
                 Ok(News::Aborted) => self.abort.check()?,
-                Err(_) => return Ok(Err(missing)),
+                Err(_) => {
+                    let mut ranks: Vec<Rank> = missing.iter().map(|&(rank, ..)| rank).collect();
+                    ranks.sort_unstable();
+                    ranks.dedup();
+                    return Ok(Err(ranks));
+                }
             }
         }
+        let streams = wanted.iter().filter_map(|key| self.arrived.remove(key));
+        Ok(Ok(streams.collect()))
     }
 }
 
@@ -116,7 +116,8 @@ fn receive(
     // From here on the connection belongs to the mesh: the other end may use it as soon as it is
     // welcomed, and closing the port must not end it.
     let kept = guest.keep().try_clone().map_err(StoreError::io(doing))?;
-    let Some(rank) = hello::hear(&mut timed, purpose, expected).map_err(StoreError::io(doing))?
+    let Some((rank, number)) =
+        hello::hear(&mut timed, purpose, expected).map_err(StoreError::io(doing))?
     else {
         return Err(StoreError::Refused(format!(
             "a connection for {purpose:?} is not expected"
@@ -125,6 +126,6 @@ fn receive(
     stream.limit_read(None).map_err(StoreError::io(doing))?;
     stream.limit_write(None).map_err(StoreError::io(doing))?;
     // Joining may have been given up; then nobody takes it.
-    let _ = sender.send(News::Arrived(rank, purpose, kept));
+    let _ = sender.send(News::Arrived((rank, purpose, number), kept));
     Ok(())
 }

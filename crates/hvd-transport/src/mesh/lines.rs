@@ -6,11 +6,18 @@ use hvd_rendezvous::deadline::Timed;
 use hvd_rendezvous::{Purpose, handshake};
 use hvd_types::Rank;
 
-use super::incoming::Incoming;
-use super::{Meeting, hello, network};
+use super::incoming::{Incoming, Key};
+use super::{Meeting, dial, hello, network};
 use crate::lifeline::Line;
-use crate::tcp::Connection;
+use crate::os::socket;
+use crate::tcp::{Bundle, Connection, Lanes};
 use crate::{Error, Lifeline, Result};
+
+/// Connections of a data lane inside a host, where one is as fast as the processor.
+const CONNECTIONS_WITHIN_HOST: u8 = 1;
+
+/// Connections of a data lane to another host.
+const CONNECTIONS_BETWEEN_HOSTS: u8 = 2;
 
 /// What fails if a host cannot be reached.
 const DIAL: &str = "connecting";
@@ -20,12 +27,16 @@ impl Meeting<'_> {
     pub(super) fn connect_lifelines(&self, incoming: &mut Incoming) -> Result<Lifeline> {
         let streams = if self.rank() == Rank::COORDINATOR {
             let others = self.higher_ranks();
-            let streams = self.accept(&others, Purpose::Lifeline, incoming)?;
+            let keys: Vec<Key> = others
+                .iter()
+                .map(|&rank| (rank, Purpose::Lifeline, 0))
+                .collect();
+            let streams = self.accept(&keys, incoming)?;
             others.into_iter().zip(streams).collect()
         } else {
             vec![(
                 Rank::COORDINATOR,
-                self.reach(Rank::COORDINATOR, Purpose::Lifeline)?,
+                self.reach(Rank::COORDINATOR, Purpose::Lifeline, 0)?,
             )]
         };
         let lines: std::io::Result<Vec<Line>> = streams
@@ -41,33 +52,58 @@ impl Meeting<'_> {
         &self,
         near: &[Rank],
         incoming: &mut Incoming,
-    ) -> Result<Vec<Option<[Connection; 2]>>> {
-        let is_far = |rank: &Rank| *rank != self.rank() && !near.contains(rank);
+    ) -> Result<Vec<Option<Lanes>>> {
+        let is_far = |rank: &Rank| *rank != self.rank() && near.binary_search(rank).is_err();
         let ranks = (0..self.cards.len()).map(Rank::from_index);
         let far: Vec<Rank> = ranks.filter(is_far).collect();
-        let (lower, higher) = far.split_at(far.partition_point(|&rank| rank < self.rank()));
-        let mut lanes: Vec<Vec<TcpStream>> = Vec::new();
-        for purpose in [Purpose::Control, Purpose::Data] {
-            let mut lane = lower
-                .iter()
-                .map(|&peer| self.reach(peer, purpose))
-                .collect::<Result<Vec<TcpStream>>>()?;
-            lane.extend(self.accept(higher, purpose, incoming)?);
-            lanes.push(lane);
-        }
-        let doing = Error::io("preparing a connection");
-        let [control, data] = <[_; 2]>::try_from(lanes).unwrap_or_default();
-        let pairs: std::io::Result<Vec<[Connection; 2]>> = control
-            .into_iter()
-            .zip(data)
-            .map(|(control, data)| Ok([Connection::new(control)?, Connection::new(data)?]))
-            .collect();
-        let mut peers: Vec<Option<[Connection; 2]>> = Vec::new();
+        let keys: Vec<Key> = far.iter().flat_map(|&peer| self.keys(peer)).collect();
+        let (lower, higher) = keys.split_at(keys.partition_point(|key| key.0 < self.rank()));
+        let mut streams = dial::all(lower, |&(peer, purpose, number)| {
+            self.reach(peer, purpose, number)
+        })?;
+        streams.extend(self.accept(higher, incoming)?);
+        let mut peers: Vec<Option<Lanes>> = Vec::new();
         peers.resize_with(self.cards.len(), || None);
-        for (rank, pair) in far.into_iter().zip(pairs.map_err(doing)?) {
-            peers[rank.index()] = Some(pair);
+        let mut streams = streams.into_iter();
+        for peer in far {
+            let strands = self.strands(peer).into();
+            let control = self.bundle(streams.by_ref().take(1))?;
+            let data = self.bundle(streams.by_ref().take(strands))?;
+            peers[peer.index()] = Some([control, data]);
         }
         Ok(peers)
+    }
+
+    /// All connections with a rank, those of the control lane first.
+    fn keys(&self, peer: Rank) -> impl Iterator<Item = Key> + use<> {
+        let data = (0..self.strands(peer)).map(move |number| (peer, Purpose::Data, number));
+        std::iter::once((peer, Purpose::Control, 0)).chain(data)
+    }
+
+    /// How many connections carry the data lane to a rank; the same seen from there.
+    fn strands(&self, peer: Rank) -> u8 {
+        let is_here = self.cards[peer.index()].is_beside(&self.cards[self.rank().index()]);
+        self.options.tcp.connections.unwrap_or(if is_here {
+            CONNECTIONS_WITHIN_HOST
+        } else {
+            CONNECTIONS_BETWEEN_HOSTS
+        })
+    }
+
+    fn bundle(&self, streams: impl Iterator<Item = TcpStream>) -> Result<Bundle> {
+        let congestion = self.options.tcp.congestion.as_deref();
+        let strands: Result<Vec<Connection>> = streams
+            .map(|stream| {
+                socket::control_congestion(&stream, congestion).map_err(|source| {
+                    Error::Congestion {
+                        algorithm: congestion.unwrap_or_default().to_owned(),
+                        source,
+                    }
+                })?;
+                Connection::new(stream).map_err(Error::io("preparing a connection"))
+            })
+            .collect();
+        Ok(Bundle::new(strands?, self.stripe))
     }
 
     fn higher_ranks(&self) -> Vec<Rank> {
@@ -80,13 +116,8 @@ impl Meeting<'_> {
         &self.cards[rank.index()].hostname
     }
 
-    fn accept(
-        &self,
-        ranks: &[Rank],
-        purpose: Purpose,
-        incoming: &mut Incoming,
-    ) -> Result<Vec<TcpStream>> {
-        incoming.take(ranks, purpose, self.end)?.map_err(|missing| {
+    fn accept(&self, wanted: &[Key], incoming: &mut Incoming) -> Result<Vec<TcpStream>> {
+        incoming.take(wanted, self.end)?.map_err(|missing| {
             let seconds = self.options.timeout.as_secs();
             let names: Vec<String> = missing
                 .iter()
@@ -112,10 +143,10 @@ impl Meeting<'_> {
     }
 
     /// Connects to a lower rank.
-    fn reach(&self, peer: Rank, purpose: Purpose) -> Result<TcpStream> {
+    fn reach(&self, peer: Rank, purpose: Purpose, number: u8) -> Result<TcpStream> {
         self.abort.check()?;
         let address = network::address_of(self.options, peer, &self.cards[peer.index()])?;
-        self.try_reach(address, purpose).map_err(|error| {
+        self.try_reach(address, purpose, number).map_err(|error| {
             let host = self.host(peer);
             let advice = match error {
                 Error::Io { doing: DIAL, .. } => network::advice(self.options, host),
@@ -128,14 +159,14 @@ impl Meeting<'_> {
         })
     }
 
-    fn try_reach(&self, address: SocketAddr, purpose: Purpose) -> Result<TcpStream> {
+    fn try_reach(&self, address: SocketAddr, purpose: Purpose, number: u8) -> Result<TcpStream> {
         let doing = "preparing the connection";
         let left = self.left().max(std::time::Duration::from_millis(1));
         let stream = TcpStream::connect_timeout(&address, left).map_err(Error::io(DIAL))?;
         stream.set_nodelay(true).map_err(Error::io(doing))?;
         let mut timed = Timed::new(&stream, self.end);
         handshake::connect(&mut timed, &self.options.key, purpose)?;
-        hello::say(&mut timed, self.rank(), self.options.generation)?;
+        hello::say(&mut timed, self.rank(), self.options.generation, number)?;
         stream.set_read_timeout(None).map_err(Error::io(doing))?;
         stream.set_write_timeout(None).map_err(Error::io(doing))?;
         Ok(stream)

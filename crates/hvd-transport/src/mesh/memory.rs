@@ -3,6 +3,8 @@
 //! The first rank of a host creates it and hands it to the others; then all ranks of the job
 //! exchange whether that worked. A host uses its memory if all of its ranks have it.
 
+use std::collections::HashSet;
+
 use hvd_rendezvous::Store;
 use hvd_types::Rank;
 
@@ -47,11 +49,12 @@ impl Meeting<'_> {
 
     /// Whether any two ranks share a host.
     fn has_neighbours(&self) -> bool {
-        self.cards.iter().enumerate().any(|(index, card)| {
-            self.cards[..index]
-                .iter()
-                .any(|other| other.is_beside(card))
-        })
+        let mut places = HashSet::new();
+        let mut place = self
+            .cards
+            .iter()
+            .map(|card| (&card.hostname, &card.host_identity));
+        !place.all(|place| places.insert(place))
     }
 
     /// Why not all ranks can share memory.

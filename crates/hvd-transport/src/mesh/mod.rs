@@ -5,7 +5,8 @@
 //! 3. On every host with several ranks the first hands memory to the others, and all exchange
 //!    whether that worked. If it did for everybody on a host, it is used there.
 //! 4. Every rank connects its lifeline to rank 0.
-//! 5. Each rank connects both lanes to every lower rank with which it shares no memory.
+//! 5. Each rank connects both lanes to every lower rank with which it shares no memory, several at a
+//!    time.
 //!
 //! - `MESH-1` the names in the store carry the generation, so a job can be initialised again.
 //! - `MESH-2` every step ends by [`MeshOptions::timeout`], and says whom it waited for.
@@ -13,6 +14,7 @@
 //!   the port delays nobody (see [`hvd_rendezvous::accept`]).
 
 mod card;
+mod dial;
 mod handover;
 mod hello;
 mod incoming;
@@ -34,7 +36,7 @@ use crate::member::Member;
 use crate::mixed::{HostMemory, Mixed};
 use crate::os::event::Flag;
 use crate::shm::{Capacities, SharedMemory};
-use crate::tcp::Tcp;
+use crate::tcp::{STRIPE, Tcp};
 use crate::{Abort, Error, Failure, Lifeline, Result, Transport, mem};
 use card::Card;
 use handover::Offer;
@@ -75,6 +77,17 @@ pub struct MeshOptions {
     pub network: Network,
     /// The ports at which to listen; `None` for any.
     pub ports: Option<RangeInclusive<u16>>,
+    /// How connections are used; all ranks have to want the same.
+    pub tcp: TcpOptions,
+}
+
+/// How connections between ranks are used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// How many carry tensors between two ranks; `None` for what suits the path.
+    pub connections: Option<u8>,
+    /// The algorithm of congestion control; `None` for one that does not pace a fast network.
+    pub congestion: Option<String>,
 }
 
 /// How ranks reach each other.
@@ -127,6 +140,8 @@ pub(crate) struct Pretence {
     pub(crate) capacities: Option<Capacities>,
     /// Which host this is.
     pub(crate) host_identity: Option<String>,
+    /// Bytes that go over one connection before the next is used.
+    pub(crate) stripe: Option<usize>,
 }
 
 /// As [`join`], of a rank with some pretence.
@@ -161,6 +176,7 @@ pub(crate) fn join_as(
         abort,
         cards,
         capacities: pretence.capacities,
+        stripe: pretence.stripe.unwrap_or(STRIPE),
     }
     .connect(offer, &mut incoming, store)
 }
@@ -191,6 +207,8 @@ struct Meeting<'a> {
     cards: Vec<Card>,
     /// Sizes of rings, if not the usual ones.
     capacities: Option<Capacities>,
+    /// Bytes that go over one connection before the next is used.
+    stripe: usize,
 }
 
 impl Meeting<'_> {

@@ -60,6 +60,20 @@ fn listen_on_both(port: u16) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
+/// Has `algorithm` decide how fast the connection sends. Without one, a connection that would be
+/// paced by an estimate of the path is switched to `cubic` if that is allowed: on networks without
+/// loss, which is what jobs run on, pacing in both directions at once costs a third and more.
+pub(crate) fn control_congestion(stream: &TcpStream, algorithm: Option<&str>) -> io::Result<()> {
+    if let Some(algorithm) = algorithm {
+        return Ok(sockopt::set_tcp_congestion(stream, algorithm)?);
+    }
+    if sockopt::tcp_congestion(stream).is_ok_and(|current| current.starts_with("bbr")) {
+        // Not allowed is no trouble: the connection works all the same.
+        let _ = sockopt::set_tcp_congestion(stream, "cubic");
+    }
+    Ok(())
+}
+
 /// Has the kernel notice, within half a minute, that the other host is gone without a word.
 pub(crate) fn watch_for_silence(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;

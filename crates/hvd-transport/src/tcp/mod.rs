@@ -1,17 +1,22 @@
-//! Ranks on different hosts: two connections per pair of ranks, one per lane.
+//! Ranks on different hosts: a connection for control per pair of ranks, and a [`Bundle`] for data.
 //!
 //! A connection that ends is not an error by itself, because a rank that leaves in peace closes
 //! it too. Whether a rank died is the business of the [`crate::Lifeline`], whose news is at most
 //! milliseconds behind. So:
 //!
-//! - `TCP-1` the end of a connection is noted; nothing moves on it any more.
+//! - `TCP-1` the end of a connection is noted; nothing moves on it any more, and a lane that has
+//!   come to it does not go on.
 //! - `TCP-2` a wait that needs that peer gives the lifeline [`GRACE`] to name the rank that failed
 //!   first, and then fails with this one. Control messages are needed from rank 0, and on rank 0
 //!   from everybody; whoever leaves in peace does so after the last of them.
 
+mod bundle;
 mod close;
+mod connection;
+#[cfg(test)]
+mod tests;
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +27,8 @@ use rustix::event::{PollFd, PollFlags};
 use crate::member::Member;
 use crate::os::event::{Flag, poll};
 use crate::{Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
+pub(crate) use bundle::{Bundle, STRIPE};
+pub(crate) use connection::Connection;
 
 /// How long a wait for a peer that closed its connection waits for the reason.
 const GRACE: Duration = Duration::from_secs(1);
@@ -31,7 +38,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Tcp {
     member: Member,
     /// By rank; empty for this rank itself and those that are reached otherwise.
-    peers: Vec<Option<[Connection; 2]>>,
+    peers: Vec<Option<Lanes>>,
     /// Raised by wakers and the abort.
     flag: Arc<Flag>,
     /// Kept from one wait to the next for its memory.
@@ -40,86 +47,21 @@ pub(crate) struct Tcp {
     process: u32,
 }
 
-/// A connection that a wait is about: whose, on which lane, for what.
-type Wanted = (Rank, Lane, PollFlags);
+/// Both lanes to one rank; by lane.
+pub(crate) type Lanes = [Bundle; 2];
 
-/// One lane to one peer.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    stream: TcpStream,
-    /// When the other end was seen to be closed.
-    ended: Option<Instant>,
-}
-
-impl Connection {
-    /// Prepares an authenticated stream for moving bytes.
-    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
-        // Buffer sizes are left to the kernel, which adapts them to the path; setting them would
-        // turn that off.
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        Ok(Self {
-            stream,
-            ended: None,
-        })
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> usize {
-        if self.ended.is_some() || bytes.is_empty() {
-            return 0;
-        }
-        let outcome = (&self.stream).write(bytes);
-        self.count(outcome)
-    }
-
-    fn recv(&mut self, buffer: &mut [u8]) -> usize {
-        if self.ended.is_some() || buffer.is_empty() {
-            return 0;
-        }
-        match (&self.stream).read(buffer) {
-            Ok(0) => self.end(),
-            outcome => self.count(outcome),
-        }
-    }
-
-    /// How many bytes moved; whatever is not a matter of waiting ends the connection (`TCP-1`).
-    fn count(&mut self, outcome: io::Result<usize>) -> usize {
-        match outcome {
-            Ok(count) => count,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                0
-            }
-            Err(_) => self.end(),
-        }
-    }
-
-    fn end(&mut self) -> usize {
-        self.ended.get_or_insert_with(Instant::now);
-        0
-    }
-
-    /// Notes the end of a connection of which `poll` said that the other end closed it, unless
-    /// there are bytes left to read.
-    fn look_for_end(&mut self) {
-        match self.stream.peek(&mut [0]) {
-            Ok(0) => drop(self.end()),
-            outcome => drop(self.count(outcome)),
-        }
-    }
+/// A connection that a wait is about: whose, on which lane, which of the lane's, for what.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    peer: Rank,
+    lane: Lane,
+    strand: usize,
+    flags: PollFlags,
 }
 
 impl Tcp {
     /// Waits of this rank also end when `flag` is raised.
-    pub(crate) fn new(
-        member: Member,
-        peers: Vec<Option<[Connection; 2]>>,
-        flag: Arc<Flag>,
-    ) -> Self {
+    pub(crate) fn new(member: Member, peers: Vec<Option<Lanes>>, flag: Arc<Flag>) -> Self {
         let (wanted, process) = (Vec::new(), std::process::id());
         let this = Self {
             member,
@@ -132,38 +74,57 @@ impl Tcp {
         this
     }
 
-    fn connection(&mut self, peer: Rank, lane: Lane) -> Result<&mut Connection> {
+    fn lane(&mut self, peer: Rank, lane: Lane) -> Result<&mut Bundle> {
         let own = self.member.rank;
         let pair = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
         let pair = pair.ok_or_else(|| no_peer(own, peer))?;
         Ok(&mut pair[lane as usize])
     }
 
+    fn look(&self, peer: Rank, lane: Lane) -> Option<&Bundle> {
+        Some(&self.peers.get(peer.index())?.as_ref()?[lane as usize])
+    }
+
     /// Fills `wanted` with the living connections that `interest` is about.
     fn choose(&self, interest: Interest<'_>, wanted: &mut Vec<Wanted>) {
-        // The other end's closing is asked for, to be told apart from bytes.
-        const READ: PollFlags = PollFlags::IN.union(PollFlags::RDHUP);
         wanted.clear();
         match interest {
             Interest::Data { send, recv } => {
-                wanted.extend(send.map(|peer| (peer, Lane::Data, PollFlags::OUT)));
-                wanted.extend(recv.map(|peer| (peer, Lane::Data, READ)));
+                wanted.extend(send.and_then(|peer| self.to_send(peer, Lane::Data)));
+                wanted.extend(recv.and_then(|peer| self.to_recv(peer, Lane::Data)));
             }
             Interest::Control { unsent } => {
                 let peers = (0..self.peers.len()).map(Rank::from_index);
-                wanted.extend(peers.map(|peer| (peer, Lane::Control, READ)));
-                wanted.extend(
-                    unsent
-                        .iter()
-                        .map(|&peer| (peer, Lane::Control, PollFlags::OUT)),
-                );
+                wanted.extend(peers.filter_map(|peer| self.to_recv(peer, Lane::Control)));
+                let unsent = unsent.iter();
+                wanted.extend(unsent.filter_map(|&peer| self.to_send(peer, Lane::Control)));
             }
         }
-        wanted.retain(|&(peer, lane, _)| self.living(peer, lane).is_some());
+        wanted.retain(|wanted| self.living(*wanted).is_some());
     }
 
-    fn living(&self, peer: Rank, lane: Lane) -> Option<&TcpStream> {
-        let connection = &self.peers.get(peer.index())?.as_ref()?[lane as usize];
+    fn to_send(&self, peer: Rank, lane: Lane) -> Option<Wanted> {
+        Some(Wanted {
+            peer,
+            lane,
+            strand: self.look(peer, lane)?.outgoing(),
+            flags: PollFlags::OUT,
+        })
+    }
+
+    fn to_recv(&self, peer: Rank, lane: Lane) -> Option<Wanted> {
+        Some(Wanted {
+            peer,
+            lane,
+            strand: self.look(peer, lane)?.incoming(),
+            // The other end's closing is asked for, to be told apart from bytes.
+            flags: PollFlags::IN.union(PollFlags::RDHUP),
+        })
+    }
+
+    fn living(&self, wanted: Wanted) -> Option<&TcpStream> {
+        let lane = self.look(wanted.peer, wanted.lane)?;
+        let connection = &lane.strands()[wanted.strand];
         connection.ended.is_none().then_some(&connection.stream)
     }
 
@@ -172,9 +133,9 @@ impl Tcp {
     fn sleep(&self, wanted: &mut Vec<Wanted>, deadline: Option<Instant>) -> io::Result<bool> {
         let mut polled = Vec::with_capacity(1 + wanted.len());
         polled.push(PollFd::new(&*self.flag, PollFlags::IN));
-        for &(peer, lane, flags) in &*wanted {
-            if let Some(stream) = self.living(peer, lane) {
-                polled.push(PollFd::new(stream, flags));
+        for &wanted in &*wanted {
+            if let Some(stream) = self.living(wanted) {
+                polled.push(PollFd::new(stream, wanted.flags));
             }
         }
         let in_time = poll(&mut polled, deadline)?;
@@ -209,8 +170,7 @@ impl Tcp {
     }
 
     fn ended(&self, peer: Rank, lane: Lane) -> Option<(Rank, Instant)> {
-        let pair = self.peers.get(peer.index())?.as_ref()?;
-        Some((peer, pair[lane as usize].ended?))
+        Some((peer, self.look(peer, lane)?.ended()?))
     }
 
     /// `TCP-2`: nobody was named in time, so it is this peer.
@@ -246,7 +206,7 @@ impl Transport for Tcp {
     }
 
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize> {
-        let sent = self.connection(peer, lane)?.send(bytes);
+        let sent = self.lane(peer, lane)?.send(bytes);
         if sent == 0 {
             self.member.abort.check()?;
         }
@@ -254,7 +214,7 @@ impl Transport for Tcp {
     }
 
     fn try_recv(&mut self, peer: Rank, lane: Lane, buffer: &mut [u8]) -> Result<usize> {
-        let received = self.connection(peer, lane)?.recv(buffer);
+        let received = self.lane(peer, lane)?.recv(buffer);
         if received == 0 {
             self.member.abort.check()?;
         }
@@ -273,8 +233,11 @@ impl Transport for Tcp {
         let in_time = self
             .sleep(&mut wanted, end)
             .map_err(Error::io("waiting for connections"))?;
-        for &(peer, lane, _) in &wanted {
-            self.connection(peer, lane)?.look_for_end();
+        for &Wanted {
+            peer, lane, strand, ..
+        } in &wanted
+        {
+            self.lane(peer, lane)?.strand(strand).look_for_end();
         }
         self.wanted = wanted;
         self.member.abort.check()?;
@@ -298,9 +261,10 @@ impl Transport for Tcp {
 impl Drop for Tcp {
     fn drop(&mut self) {
         if self.member.abort.cause().is_none() && self.process == std::process::id() {
-            let streams = self.peers.iter().flatten().flatten();
+            let lanes = self.peers.iter().flatten().flatten();
             close::in_peace(
-                streams
+                lanes
+                    .flat_map(Bundle::strands)
                     .filter(|open| open.ended.is_none())
                     .map(|open| &open.stream),
             );

@@ -18,7 +18,9 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            chunk_bytes: 256 * 1024,
+            // Measured on a 10 Gbit/s link: with 256 KiB, which with what is reduced into no longer
+            // fit a core's cache of 512 KiB, a tenth slower.
+            chunk_bytes: 128 * 1024,
             small_allreduce_bytes: 32 * 1024,
             small_broadcast_bytes: 32 * 1024,
         }

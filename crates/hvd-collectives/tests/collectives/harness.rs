@@ -24,6 +24,14 @@ pub(crate) fn tcp(size: usize) -> Vec<Mesh> {
     Setup::new(Wire::Tcp, size).build()
 }
 
+/// Three connections per pair of ranks, which take turns in the middle of elements.
+pub(crate) fn tcp_in_strands(size: usize) -> Vec<Mesh> {
+    Setup::new(Wire::Tcp, size)
+        .connections(3)
+        .tight(150)
+        .build()
+}
+
 /// Two hosts: tight rings inside them, connections between them.
 pub(crate) fn mixed(size: usize) -> Vec<Mesh> {
     Setup::new(Wire::Mixed, size).tight(128).build()

@@ -99,4 +99,5 @@ macro_rules! table {
 table!(memory, crate::harness::memory);
 table!(shared_memory, crate::harness::shared_memory);
 table!(tcp, crate::harness::tcp);
+table!(tcp_in_strands, crate::harness::tcp_in_strands);
 table!(mixed, crate::harness::mixed);

@@ -114,7 +114,7 @@ impl Bench<'_> {
     }
 
     fn size(&mut self, bytes: usize) -> hvd_collectives::Result<()> {
-        let mut line = format!("{bytes:>10} B");
+        let mut line = vec![format!("{bytes:>10} B")];
         for (name, way) in WAYS {
             if (name == "doubling" && bytes > 1 << 24)
                 || (name == "hosts" && self.hosts.hosts() == 1)
@@ -124,9 +124,9 @@ impl Bench<'_> {
             let median = self.median(bytes, way)?;
             let size = self.members.len() as f64;
             let rate = 2.0 * (size - 1.0) / size * bytes as f64 / median / 1e9;
-            line += &format!("   {name} {:.1} us {rate:.4} GB/s", median * 1e6);
+            line.push(format!("{name} {:.1} us {rate:.4} GB/s", median * 1e6));
         }
-        self.say(&line);
+        self.say(&line.join("   "));
         Ok(())
     }
 

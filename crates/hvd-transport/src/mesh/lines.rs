@@ -58,9 +58,12 @@ impl Meeting<'_> {
         let far: Vec<Rank> = ranks.filter(is_far).collect();
         let keys: Vec<Key> = far.iter().flat_map(|&peer| self.keys(peer)).collect();
         let (lower, higher) = keys.split_at(keys.partition_point(|key| key.0 < self.rank()));
-        let mut streams = dial::all(lower, |&(peer, purpose, number)| {
+        // The nearest first, so that not all ranks begin with rank 0.
+        let nearest: Vec<Key> = lower.iter().rev().copied().collect();
+        let mut streams = dial::all(&nearest, |&(peer, purpose, number)| {
             self.reach(peer, purpose, number)
         })?;
+        streams.reverse();
         streams.extend(self.accept(higher, incoming)?);
         let mut peers: Vec<Option<Lanes>> = Vec::new();
         peers.resize_with(self.cards.len(), || None);

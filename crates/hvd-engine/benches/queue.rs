@@ -26,7 +26,7 @@ fn start(engine: &Engine, index: usize) -> Handle {
     let source = Source::owned(vec![0; 16]);
     let tensor = Submission::new(OpKind::Allreduce, DType::Float32, Shape::new([4]), source);
     let named = Submission {
-        name: Some(format!("tensor.{index}")),
+        name: Some(format!("tensor.{index}").into()),
         ..tensor
     };
     engine.submit(named).expect("a place in the queue")

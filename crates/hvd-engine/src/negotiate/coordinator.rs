@@ -208,8 +208,7 @@ impl Coordinator {
         if asks && self.conductor.is_running() {
             // Its sender holds on to them (`PLAN-3`).
             return if self.conductor.precedes_plan(message.seen) {
-                self.cache
-                    .acknowledge(position..position + 1, message.seen);
+                self.cache.acknowledge(position..position + 1, message.seen);
                 Ok(())
             } else {
                 Err(ProtocolError::AskedDuringPlan)

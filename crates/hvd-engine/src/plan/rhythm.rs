@@ -114,7 +114,7 @@ mod tests {
     use hvd_types::{DType, Device, Rank, ReduceOp, Shape};
 
     use super::*;
-    use crate::negotiate::agreement::Agreement;
+    use crate::negotiate::agreement::{Agreement, Devices};
 
     fn tensor(id: u64, kind: OpKind) -> Agreed {
         let agreement = Agreement {
@@ -127,7 +127,7 @@ mod tests {
             root: Rank::new(0),
             shape: Shape::new([1]),
             first_dimensions: vec![],
-            devices: vec![Device::Cpu],
+            devices: Devices::Same(Device::Cpu),
             group: None,
         };
         Agreed {

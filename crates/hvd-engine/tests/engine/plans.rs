@@ -17,7 +17,7 @@ const LENGTHS: [usize; 6] = [1, 3, 700, 1500, 40_000, 1_200_000];
 
 fn named(name: String, values: &[f32]) -> Submission {
     Submission {
-        name: Some(name),
+        name: Some(name.into()),
         ..tensor(OpKind::Allreduce, values)
     }
 }

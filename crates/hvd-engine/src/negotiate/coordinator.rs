@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
-use hvd_wire::{CacheId, Member, Part, PlanVerdict, Ready, Request, Response, Tuned, Verdict};
+use hvd_wire::{CacheId, Member, Part, Ready, Request, Response, Tuned, Verdict};
 
 use super::agreement::Agreement;
 use super::askers::{Asked, Group};
@@ -28,9 +28,7 @@ use crate::plan::rhythm::Rhythm;
 use crate::stall::{StallInspector, StallOptions, StallReport};
 use crate::timeline::Timeline;
 
-/// The most that travels together by a plan. A plan has no need of large operations, and the
-/// smaller they are, the sooner the first gradients are on their way.
-const PLANNED_BYTES: u64 = 2 << 20;
+mod plans;
 
 /// What all coordinators of a job are told once.
 #[derive(Debug, Clone, Default)]
@@ -320,59 +318,6 @@ impl Coordinator {
             tuned,
             responses,
             plan,
-            ..Verdict::default()
-        })
-    }
-
-    /// The beginning of a plan, if the tensors that are executed now complete a step like those
-    /// before.
-    fn plan(&mut self, agreed: &[Agreed]) -> Option<PlanVerdict> {
-        let rhythm = self.rhythm.as_mut()?;
-        let unfit = !self.joined.is_empty()
-            || self.autotuner.is_some()
-            || !self.pace.cycle_time.is_zero()
-            || self.options.timeline.is_recording();
-        if unfit {
-            rhythm.forget();
-            return None;
-        }
-        rhythm.observe(agreed);
-        let step = rhythm.take_step()?;
-        let cache = &self.cache;
-        let lives = |tensor: &Agreed| match &tensor.member {
-            Member::Known(id) => cache.is_live(*id),
-            Member::New(_) => false,
-        };
-        if !step.iter().all(lives) {
-            return None;
-        }
-        let threshold = self.pace.fusion_threshold.min(PLANNED_BYTES);
-        let operations = fuse(step, threshold, self.options.group_fusion);
-        for name in std::mem::take(&mut self.waiting).into_keys() {
-            if let Some(stalls) = &mut self.stalls {
-                stalls.answered(&name);
-            }
-        }
-        Some(self.conductor.begin(operations, self.sequence))
-    }
-
-    /// Whether a plan runs, and nothing is negotiated.
-    pub(crate) fn has_plan(&self) -> bool {
-        self.conductor.is_running()
-    }
-
-    /// What there is to say of the plan; `disturbed` if there is something that it has no place for.
-    pub(crate) fn conduct(&mut self, disturbed: bool) -> Option<Verdict> {
-        let disturbed = disturbed || self.options.timeline.is_recording();
-        let (plan, rounds) = self.conductor.decide(disturbed)?;
-        if let (Some(rhythm), Some(rounds)) = (&mut self.rhythm, rounds) {
-            rhythm.ended_after(rounds);
-        }
-        self.sequence += 1;
-        Some(Verdict {
-            process_set: self.id,
-            sequence: self.sequence,
-            plan: Some(plan),
             ..Verdict::default()
         })
     }

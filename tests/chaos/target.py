@@ -62,7 +62,8 @@ class Target:
         self._shared_memory = traces.shared_memory_names()
         command = [sys.executable, "-m", "horovod.runner.launch", "-np", str(plan.ranks)]
         self.launcher = subprocess.Popen(
-            [*plan.wrapper, *command, sys.executable, str(WORKER)],
+            # Ctrl-C works as in a shell, also where the tests themselves run in the background.
+            [*plan.wrapper, "env", "--default-signal=INT", *command, sys.executable, str(WORKER)],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

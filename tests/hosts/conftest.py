@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from cluster import Cluster, impossible
+
+# Jobs say `python` as users do, who have activated their environment.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 TOOLS = ("ip", "tc", "nft", "nsenter", "unshare", "ssh", "ssh-keygen", "/usr/sbin/sshd")
 

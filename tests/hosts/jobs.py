@@ -22,6 +22,9 @@ from sshd import PORT
 
 HOROVODRUN = str(Path(sys.executable).with_name("horovodrun"))
 
+INTERPRETER = Path(HOROVODRUN).read_text().splitlines()[0].removeprefix("#!")
+"""What runs `horovodrun`: another name for this Python, perhaps."""
+
 SPEC = 10.0
 """Seconds in which a job that lost something has to be over, everywhere."""
 

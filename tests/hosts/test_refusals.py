@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cluster import Cluster
 from host import Host
-from jobs import HOROVODRUN, Ended, assert_nothing_left, run
+from jobs import HOROVODRUN, INTERPRETER, Ended, assert_nothing_left, run
 
 ONE_EACH = ("-np", "2", "-H", "hosta:1,hostb:1")
 SOON = 15.0
@@ -172,7 +171,7 @@ def test_no_horovod_there(cluster: Cluster) -> None:
     a, b = cluster
     with b.hidden(str(Path(HOROVODRUN).parent)):
         words = refused(a, *ONE_EACH)
-    assert f"host `hostb` has neither `{sys.executable}` nor `horovodrun` on its PATH" in words
+    assert f"host `hostb` has neither `{INTERPRETER}` nor `horovodrun` on its PATH" in words
     assert "`ssh -p 12345 hostb python3 -m pip install horovod==" in words
 
 
@@ -180,16 +179,16 @@ def test_a_python_without_horovod(cluster: Cluster, tmp_path: Path) -> None:
     a, b = cluster
     replaced = tmp_path / "bin"
     replaced.mkdir()
-    name = Path(sys.executable).name
+    name = Path(INTERPRETER).name
     (replaced / name).write_text(
-        f"#!/bin/sh\necho {sys.executable}: Error while finding module specification for "
+        f"#!/bin/sh\necho {INTERPRETER}: Error while finding module specification for "
         "\"'horovod.runner.agent' (ModuleNotFoundError: No module named 'horovod')\" >&2\nexit 1\n"
     )
     (replaced / name).chmod(0o755)
-    with b.replaced(str(Path(sys.executable).parent), str(replaced)):
+    with b.replaced(str(Path(INTERPRETER).parent), str(replaced)):
         words = refused(a, *ONE_EACH)
-    assert f"`{sys.executable}` on host `hostb` has no horovod" in words
-    assert f"`ssh -p 12345 hostb {sys.executable} -m pip install horovod==" in words
+    assert f"`{INTERPRETER}` on host `hostb` has no horovod" in words
+    assert f"`ssh -p 12345 hostb {INTERPRETER} -m pip install horovod==" in words
 
 
 def test_another_version(cluster: Cluster, tmp_path: Path) -> None:
@@ -197,12 +196,12 @@ def test_another_version(cluster: Cluster, tmp_path: Path) -> None:
     version = a.run([HOROVODRUN, "--version"]).stdout.split()[-1]
     replaced = tmp_path / "bin"
     replaced.mkdir()
-    greeting = a.run([sys.executable, "-m", "horovod.runner.agent"]).stdout
+    greeting = a.run([INTERPRETER, "-m", "horovod.runner.agent"]).stdout
     assert version in greeting, greeting
-    older = replaced / Path(sys.executable).name
+    older = replaced / Path(INTERPRETER).name
     older.write_text(f"#!/bin/sh\necho '{greeting.strip().replace(version, '0.1.9')}'\ncat\n")
     older.chmod(0o755)
-    with b.replaced(str(Path(sys.executable).parent), str(replaced)):
+    with b.replaced(str(Path(INTERPRETER).parent), str(replaced)):
         words = refused(a, *ONE_EACH)
     assert f"host `hostb` has horovod 0.1.9, this host has {version}" in words
     assert f"pip install horovod=={version}" in words

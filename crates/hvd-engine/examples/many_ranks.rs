@@ -9,7 +9,7 @@
 use std::fs;
 use std::process::Command;
 
-use hvd_engine::simulate::{Job, Report, Wiring, simulate};
+use hvd_engine::simulate::{Job, Report, Wiring, roll_call, simulate};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -33,7 +33,7 @@ fn table(largest: usize) -> Result<(), Failure> {
     println!("{HEADER}");
     let mut ranks = 8;
     while ranks <= largest {
-        for wiring in ["star", "tree"] {
+        for wiring in ["star", "tree", "plan"] {
             let mut again = Command::new(std::env::current_exe()?);
             let status = again.args([&ranks.to_string(), wiring]).status()?;
             if !status.success() {
@@ -50,7 +50,11 @@ fn row(ranks: usize, wiring: &str) -> Result<(), Failure> {
     let kind = match wiring {
         "star" => Wiring::Star,
         "tree" => Wiring::Tree,
-        _ => return Err("star or tree".into()),
+        "plan" => {
+            planned(ranks);
+            return Ok(());
+        }
+        _ => return Err("star, tree or plan".into()),
     };
     let before = resident_kibibytes();
     let mut after = before;
@@ -59,16 +63,29 @@ fn row(ranks: usize, wiring: &str) -> Result<(), Failure> {
     for (step, name) in [(0, "first"), (2, "later")] {
         println!(
             "| {ranks} | {wiring} | {name} {}",
-            cells(&report, step, memory)
+            cells(&report, step, Some(memory))
         );
     }
     Ok(())
 }
 
-fn cells(report: &Report, step: usize, memory: u64) -> String {
+/// An operation of a plan, which no rank has to be asked about.
+#[expect(clippy::print_stdout, reason = "this is the program's output")]
+fn planned(ranks: usize) {
+    let (step, partners) = roll_call(&Job::new(ranks, Wiring::Star));
+    let report = Report {
+        steps: vec![step],
+        most_connections: partners,
+        root_connections: partners,
+    };
+    println!("| {ranks} | plan | operation {}", cells(&report, 0, None));
+}
+
+fn cells(report: &Report, step: usize, memory: Option<u64>) -> String {
     let cost = report.steps[step];
+    let memory = memory.map_or_else(String::new, |memory| format!("{memory} KiB"));
     format!(
-        "| {} | {} | {} | {} | {:.2} ms | {} | {} | {memory} KiB |",
+        "| {} | {} | {} | {} | {:.2} ms | {} | {} | {memory} |",
         cost.messages,
         cost.root_messages,
         cost.most_messages,

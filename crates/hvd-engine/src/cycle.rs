@@ -94,7 +94,7 @@ impl Cycle {
     ) -> Self {
         let me = transport.rank();
         let roll_call = RollCall::new(me, transport.size());
-        let partners = roll_call.partners();
+        let partners = roll_call.partners().to_vec();
         let peers = (0..transport.size()).map(Rank::from_index).filter(|&peer| {
             let negotiates = me == Rank::COORDINATOR || peer == Rank::COORDINATOR;
             peer != me && (negotiates || partners.contains(&peer))

@@ -18,7 +18,9 @@ const FEW_RANKS: usize = 8;
 pub(crate) struct RollCall {
     me: usize,
     size: usize,
-    /// By rank, in the order in which they were sent.
+    /// Whom notes are exchanged with, ascending.
+    partners: Vec<Rank>,
+    /// By partner, in the order in which they were sent.
     heard: Vec<VecDeque<Note>>,
     /// Rounds in which this rank has been told of others, among many ranks.
     rounds: u32,
@@ -37,12 +39,16 @@ pub(crate) enum Step {
 
 impl RollCall {
     pub(crate) fn new(me: Rank, size: usize) -> Self {
-        Self {
+        let mut this = Self {
             me: me.index(),
             size,
-            heard: (0..size).map(|_| VecDeque::new()).collect(),
+            partners: Vec::new(),
+            heard: Vec::new(),
             rounds: 0,
-        }
+        };
+        this.partners = this.find_partners();
+        this.heard.resize_with(this.partners.len(), VecDeque::new);
+        this
     }
 
     /// Whether tensors can travel with the notes.
@@ -50,8 +56,12 @@ impl RollCall {
         self.size <= FEW_RANKS
     }
 
-    /// The ranks with which notes are exchanged.
-    pub(crate) fn partners(&self) -> Vec<Rank> {
+    /// The ranks with which notes are exchanged, ascending.
+    pub(crate) fn partners(&self) -> &[Rank] {
+        &self.partners
+    }
+
+    fn find_partners(&self) -> Vec<Rank> {
         if self.carries_tensors() {
             return self.others().collect();
         }
@@ -76,27 +86,27 @@ impl RollCall {
 
     /// A note has arrived.
     pub(crate) fn hear(&mut self, from: Rank, note: Note) {
-        if let Some(notes) = self.heard.get_mut(from.index()) {
-            notes.push_back(note);
+        if let Ok(place) = self.partners.binary_search(&from) {
+            self.heard[place].push_back(note);
         }
     }
 
     /// What is to be done next for an operation of a plan that this rank has called for.
     pub(crate) fn step(&mut self, plan: u64, operation: u64) -> Step {
         if self.carries_tensors() {
-            let missing = self
-                .others()
-                .find(|rank| !self.has_called(rank.index(), plan, operation));
-            return missing.map_or(Step::Complete, Step::Waiting);
+            let missing =
+                (0..self.partners.len()).find(|&place| !self.has_called(place, plan, operation));
+            return missing.map_or(Step::Complete, |place| Step::Waiting(self.partners[place]));
         }
         if self.rounds == self.last_round() {
             return Step::Complete;
         }
         let from = self.before(1 << self.rounds);
-        if !self.has_called(from.index(), plan, operation) {
+        let place = self.partners.binary_search(&from).unwrap_or_default();
+        if !self.has_called(place, plan, operation) {
             return Step::Waiting(from);
         }
-        self.heard[from.index()].pop_front();
+        self.heard[place].pop_front();
         self.rounds += 1;
         if self.rounds == self.last_round() {
             return Step::Complete;
@@ -111,14 +121,16 @@ impl RollCall {
             return Vec::new();
         }
         let taken = self.heard.iter_mut().map(VecDeque::pop_front);
-        taken
+        let mut tensors: Vec<Vec<u8>> = taken
             .map(|note| note.map(|note| note.tensors).unwrap_or_default())
-            .collect()
+            .collect();
+        tensors.insert(self.me.min(tensors.len()), Vec::new());
+        tensors
     }
 
-    /// Whether a rank's note is there. Older ones are of plans that have ended.
-    fn has_called(&mut self, rank: usize, plan: u64, operation: u64) -> bool {
-        let notes = &mut self.heard[rank];
+    /// Whether a partner's note is there. Older ones are of plans that have ended.
+    fn has_called(&mut self, place: usize, plan: u64, operation: u64) -> bool {
+        let notes = &mut self.heard[place];
         while let Some(note) = notes.front() {
             if (note.plan, note.operation) >= (plan, operation) {
                 return (note.plan, note.operation) == (plan, operation);

@@ -7,6 +7,7 @@
 
 mod network;
 pub(crate) mod node;
+mod planned;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
 use hvd_wire::Request;
 
 use self::network::Network;
+pub use self::planned::roll_call;
 use crate::Result;
 
 /// How ranks reach the coordinator.

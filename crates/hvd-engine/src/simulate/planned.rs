@@ -1,0 +1,133 @@
+//! One operation of a plan among many ranks: the real roll call, on the simulator's network.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use hvd_types::Rank;
+use hvd_wire::Note;
+
+use super::{Job, Step};
+use crate::plan::roll_call::{self, RollCall};
+
+/// The bytes of a note without tensors, with its frame.
+const NOTE_BYTES: u64 = 21;
+
+/// What happens at a rank: its own call, or a note of another.
+type Event = Reverse<(Duration, usize, Option<usize>)>;
+
+/// Ranks that call for one operation.
+struct Hall<'a> {
+    job: &'a Job,
+    calls: Vec<RollCall>,
+    has_called: Vec<bool>,
+    /// Until when each rank has its hands full.
+    busy: Vec<Duration>,
+    handled: Vec<u64>,
+    events: BinaryHeap<Event>,
+    messages: u64,
+    /// When the last rank knew that all have called.
+    over: Duration,
+}
+
+/// What it costs until every rank knows that all have called, from the last rank's call on, and on
+/// how many ranks a rank depends for that.
+pub fn roll_call(job: &Job) -> (Step, usize) {
+    let ranks = (0..job.ranks).map(Rank::from_index);
+    let calls: Vec<RollCall> = ranks.map(|rank| RollCall::new(rank, job.ranks)).collect();
+    let partners = calls.first().map_or(0, |call| call.partners().len());
+    let mut hall = Hall {
+        job,
+        calls,
+        has_called: vec![false; job.ranks],
+        busy: vec![Duration::ZERO; job.ranks],
+        handled: vec![0; job.ranks],
+        events: BinaryHeap::new(),
+        messages: 0,
+        over: Duration::ZERO,
+    };
+    let last_call = hall.begin();
+    while let Some(Reverse((time, rank, from))) = hall.events.pop() {
+        hall.happen(time, rank, from);
+    }
+    let step = Step {
+        messages: hall.messages,
+        root_messages: hall.handled.first().copied().unwrap_or(0),
+        most_messages: hall.handled.iter().copied().max().unwrap_or(0),
+        bytes: hall.messages * NOTE_BYTES,
+        root_bytes: hall.handled.first().copied().unwrap_or(0) * NOTE_BYTES,
+        answered_after: hall.over.saturating_sub(last_call),
+    };
+    (step, partners)
+}
+
+impl Hall<'_> {
+    /// Has every rank call at a moment of its own, and returns the last one.
+    fn begin(&mut self) -> Duration {
+        let skew = u64::try_from(self.job.skew.as_nanos()).unwrap_or(u64::MAX);
+        let mut last = Duration::ZERO;
+        for rank in 0..self.job.ranks {
+            // Spread without a pattern that the network could profit from.
+            let mixed = (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            let time = Duration::from_nanos(mixed % skew.max(1));
+            last = last.max(time);
+            self.events.push(Reverse((time, rank, None)));
+        }
+        last
+    }
+
+    fn happen(&mut self, time: Duration, rank: usize, from: Option<usize>) {
+        self.busy[rank] = self.busy[rank].max(time);
+        match from {
+            None => {
+                self.has_called[rank] = true;
+                for peer in self.calls[rank].first_told() {
+                    self.send(rank, peer.index());
+                }
+            }
+            Some(from) => {
+                self.handle(rank);
+                let note = Note {
+                    plan: 1,
+                    operation: 0,
+                    tensors: Vec::new(),
+                };
+                self.calls[rank].hear(Rank::from_index(from), note);
+            }
+        }
+        if self.has_called[rank] {
+            self.go_on(rank);
+        }
+    }
+
+    fn go_on(&mut self, rank: usize) {
+        loop {
+            match self.calls[rank].step(1, 0) {
+                roll_call::Step::Waiting(_) => return,
+                roll_call::Step::Tell(peer) => self.send(rank, peer.index()),
+                roll_call::Step::Complete => {
+                    self.over = self.over.max(self.busy[rank]);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize) {
+        self.handle(from);
+        self.messages += 1;
+        let per_host = self.job.per_host.max(1);
+        let latency = if from / per_host == to / per_host {
+            self.job.costs.local_latency
+        } else {
+            self.job.costs.remote_latency
+        };
+        self.events
+            .push(Reverse((self.busy[from] + latency, to, Some(from))));
+    }
+
+    fn handle(&mut self, rank: usize) {
+        self.handled[rank] += 1;
+        self.busy[rank] += self.job.costs.per_message;
+    }
+}

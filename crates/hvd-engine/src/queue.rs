@@ -273,10 +273,11 @@ impl State {
         if let Some(error) = &self.closed {
             return Some(error.clone());
         }
+        // A single entry, the usual case, cannot be its own double: no table is made for it.
         let mut new = HashSet::new();
         let taken = entries.iter().find(|entry| {
             let key = key(entry);
-            self.names.contains(&key) || !new.insert(key)
+            self.names.contains(&key) || entries.len() > 1 && !new.insert(key)
         })?;
         let name = Arc::clone(&taken.request.name);
         Some(Error::DuplicateName { name })

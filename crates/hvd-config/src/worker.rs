@@ -10,6 +10,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub struct WorkerConfig {
     pub cache_capacity: usize,
     /// Whether steps that are always the same are executed without negotiation.
     pub plan: bool,
+    /// How many ranks and hosts one rank speaks for in the negotiation, if that is set.
+    pub control_fan_out: Option<NonZeroUsize>,
     /// What is logged.
     pub log_level: LogLevel,
     /// Whether log lines carry the time.
@@ -115,6 +118,7 @@ impl WorkerConfig {
             cycle_time: Duration::from_secs_f64(cycle / 1000.0),
             cache_capacity: environment.value(name::CACHE_CAPACITY, |_| true)?,
             plan: environment.flag(name::PLAN)?,
+            control_fan_out: network::control_fan_out(environment)?,
             log_level: LogLevel::read(environment)?,
             log_time: !environment.flag(name::LOG_HIDE_TIME)?,
             dynamic_process_sets: environment.flag(name::DYNAMIC_PROCESS_SETS)?,

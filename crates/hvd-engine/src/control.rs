@@ -1,9 +1,9 @@
 //! Messages of the negotiation, and notes of plans, over the transport's control lane.
 //!
 //! Sending never blocks: bytes that the lane cannot take now are held back and sent on a later
-//! turn. Only the coordinator insists ([`ControlChannel::flush_all`]), because it must not begin
-//! an operation that another rank has not heard of; that rank is never blocked on the coordinator
-//! at that point, so the wait ends.
+//! turn. Only who passes verdicts on insists ([`ControlChannel::insist`]): nobody may begin an
+//! operation that a rank below has not heard of; that rank is never blocked on this one at that
+//! point, so the wait ends.
 
 use std::time::Instant;
 
@@ -35,8 +35,8 @@ struct Peer {
 }
 
 impl ControlChannel {
-    /// A channel to the given peers: all others for the coordinator; the coordinator, and those it
-    /// exchanges notes with, for others.
+    /// A channel to the given peers: a rank's neighbours in the tree, and those it exchanges notes
+    /// with.
     pub(crate) fn new(peers: impl Iterator<Item = Rank>) -> Self {
         let peer = |rank| Peer {
             rank,
@@ -83,15 +83,21 @@ impl ControlChannel {
         Ok(())
     }
 
-    /// Sends everything, waiting for slow peers.
-    pub(crate) fn flush_all(&mut self, transport: &mut dyn Transport) -> Result<()> {
-        let mut give_up = None;
+    /// Whether the last [`ControlChannel::flush`] left something for one of `to` behind.
+    pub(crate) fn holds_back(&self, to: &[Rank]) -> bool {
+        self.unsent.iter().any(|rank| to.contains(rank))
+    }
+
+    /// Sends everything there is for `to`, waiting for the slow ones among them. Others are not
+    /// waited for: they may be gone, at the end of a job.
+    pub(crate) fn insist(&mut self, transport: &mut dyn Transport, to: &[Rank]) -> Result<()> {
+        let end = Instant::now() + transport.patience();
         loop {
             self.flush(transport)?;
+            self.unsent.retain(|rank| to.contains(rank));
             let Some(&slow) = self.unsent.first() else {
                 return Ok(());
             };
-            let end = *give_up.get_or_insert_with(|| Instant::now() + transport.patience());
             if self.wait(transport, Some(end))? == Wake::TimedOut {
                 return Err(transport.stalled(slow).into());
             }

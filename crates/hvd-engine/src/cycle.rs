@@ -4,14 +4,14 @@
 //! is followed by another; a turn that found nothing to do ends in the transport's wait, which a
 //! submission, a message or an abort ends. No timer is involved unless a cycle time was asked for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use hvd_transport::{Failure, Inquiry, Transport, Wake, Waker};
 use hvd_types::{ProcessSetId, Rank};
-use hvd_wire::{Kind, Note, Operation, Ready, Response, SetVerdict, Verdict};
+use hvd_wire::{Note, Operation, Ready, Response, SetVerdict, Verdict};
 
 use crate::control::ControlChannel;
 use crate::counters::Counters;
@@ -20,7 +20,7 @@ use crate::execute::team::{Hierarchy, Team};
 use crate::execute::{Executor, Task};
 use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
-use crate::negotiate::hub::{Addressed, Hub};
+use crate::negotiate::voice::Voice;
 use crate::observe::Observer;
 use crate::plan::course::Course;
 use crate::plan::roll_call::RollCall;
@@ -30,6 +30,7 @@ use crate::stall::inquest::Inquest;
 use crate::{Error, Result};
 use planned::Held;
 
+mod exchange;
 mod planned;
 
 /// Everything one rank's engine works with.
@@ -37,8 +38,8 @@ pub(crate) struct Cycle {
     transport: Box<dyn Transport>,
     control: ControlChannel,
     queue: Arc<Queue>,
-    /// On rank 0 only.
-    hub: Option<Hub>,
+    /// How this rank takes part in the negotiation.
+    voice: Voice,
     /// The process sets this rank is in.
     sets: BTreeMap<ProcessSetId, LocalSet>,
     /// All process sets, as callers see them.
@@ -53,7 +54,9 @@ pub(crate) struct Cycle {
     inquest: Inquest,
     /// Until when the coordinator has to answer a request for shutdown.
     shutdown_answer_due: Option<Instant>,
-    /// Verdicts that have arrived and were not yet carried out.
+    /// Verdicts that have arrived and were not yet passed on.
+    heard: VecDeque<Verdict>,
+    /// Verdicts that were passed on and not yet carried out.
     verdicts: VecDeque<Verdict>,
     /// The plan that runs.
     course: Option<Course>,
@@ -86,7 +89,7 @@ impl Cycle {
     pub(crate) fn new(
         transport: Box<dyn Transport>,
         queue: Arc<Queue>,
-        hub: Option<Hub>,
+        voice: Voice,
         registry: Arc<ProcessSets>,
         hosts: Vec<String>,
         hierarchy: Hierarchy,
@@ -94,28 +97,28 @@ impl Cycle {
     ) -> Self {
         let me = transport.rank();
         let roll_call = RollCall::new(me, transport.size());
-        let partners = roll_call.partners().to_vec();
-        let peers = (0..transport.size()).map(Rank::from_index).filter(|&peer| {
-            let negotiates = me == Rank::COORDINATOR || peer == Rank::COORDINATOR;
-            peer != me && (negotiates || partners.contains(&peer))
-        });
+        let neighbours = voice.place().neighbours();
+        let peers: BTreeSet<Rank> = neighbours
+            .chain(roll_call.partners().iter().copied())
+            .collect();
         let global = registry.members(ProcessSetId::GLOBAL).map(|members| {
             let id = ProcessSetId::GLOBAL;
             (id, LocalSet::new(id, Team::new(members, &hosts)))
         });
         Self {
-            control: ControlChannel::new(peers),
+            control: ControlChannel::new(peers.into_iter()),
             executor: Executor::new(hierarchy),
             observer,
             inquest: Inquest::new(None, transport.waker()),
             transport,
             queue,
-            hub,
+            voice,
             sets: global.into_iter().collect(),
             registry,
             hosts,
             changes: VecDeque::new(),
             shutdown_answer_due: None,
+            heard: VecDeque::new(),
             verdicts: VecDeque::new(),
             course: None,
             roll_call,
@@ -244,25 +247,14 @@ impl Cycle {
     fn try_turn(&mut self) -> Result<Turn> {
         let announced = self.announce()?;
         self.listen()?;
-        self.decide()?;
-        let mut turn = if announced || !self.verdicts.is_empty() {
-            Turn::Busy
-        } else {
-            Turn::Idle
-        };
-        if !self.verdicts.is_empty() {
-            self.observer.timeline.cycle_start();
+        self.pass_up()?;
+        let mut busy = self.follow_verdicts()? || announced;
+        if self.is_over() {
+            return Ok(Turn::Busy);
         }
-        while let Some(verdict) = self.verdicts.pop_front() {
-            if let Some(initiator) = self.carry_out(verdict)? {
-                self.fate = Some(Ok(initiator));
-                return Ok(turn);
-            }
-        }
-        if self.follow_plan()? {
-            turn = Turn::Busy;
-        }
-        Ok(turn)
+        busy |= self.follow_plan()?;
+        self.pass_up()?;
+        Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     /// Takes in what was submitted here since the last turn, and tells the coordinator unless it
@@ -344,66 +336,6 @@ impl Cycle {
                 .get(&id)
                 .map_or_else(Ready::default, LocalSet::announcement)
         })
-    }
-
-    fn tell(&mut self, message: Ready) -> Result<()> {
-        if let Some(hub) = &mut self.hub {
-            return hear(hub, &*self.transport, Rank::COORDINATOR, message);
-        }
-        let coordinator = |peer| peer == Rank::COORDINATOR;
-        let encode = |out: &mut Vec<u8>| message.encode(out);
-        let count = self.control.post(Kind::Negotiation, coordinator, encode)?;
-        self.counters.negotiation_messages.add(count);
-        Ok(())
-    }
-
-    /// Reads what has arrived: the coordinator takes in what others announce, others get verdicts,
-    /// and all get notes.
-    fn listen(&mut self) -> Result<()> {
-        let Self {
-            control,
-            transport,
-            hub,
-            verdicts,
-            roll_call,
-            ..
-        } = self;
-        let mut announcements = Vec::new();
-        control.receive(&mut **transport, |peer, kind, bytes| {
-            match kind {
-                Kind::Note => roll_call.hear(peer, Note::decode(bytes).map_err(garbled(peer))?),
-                Kind::Negotiation if hub.is_some() => {
-                    announcements.push((peer, Ready::decode(bytes).map_err(garbled(peer))?));
-                }
-                Kind::Negotiation => {
-                    verdicts.push_back(Verdict::decode(bytes).map_err(garbled(peer))?);
-                }
-            }
-            Ok(())
-        })?;
-        if let Some(hub) = hub {
-            for (peer, message) in announcements {
-                hear(hub, &**transport, peer, message)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// On rank 0: takes the next verdicts that concern it, after all ranks have been sent theirs.
-    fn decide(&mut self) -> Result<()> {
-        let Some(hub) = &mut self.hub else {
-            return Ok(());
-        };
-        for Addressed { members, verdict } in hub.decide(Instant::now()) {
-            let addressed = |peer| members.contains(&peer);
-            let encode = |out: &mut Vec<u8>| verdict.encode(out);
-            let count = self.control.post(Kind::Negotiation, addressed, encode)?;
-            self.counters.negotiation_messages.add(count);
-            if members.contains(&Rank::COORDINATOR) {
-                self.verdicts.push_back(verdict);
-            }
-        }
-        self.control.flush_all(&mut *self.transport)
     }
 
     /// Does what a verdict says and returns who wants the engine to end with it, if anybody.
@@ -514,7 +446,7 @@ impl Cycle {
     }
 
     fn try_sleep(&mut self, limit: Option<Instant>) -> Result<()> {
-        let due = self.hub.as_ref().and_then(Hub::due);
+        let due = self.voice.due();
         let stall_check = self.next_stall_check();
         let plan_due = self.plan_due();
         let deadlines = [due, stall_check, plan_due, self.shutdown_answer_due, limit];
@@ -541,14 +473,13 @@ impl Cycle {
     }
 
     fn next_stall_check(&self) -> Option<Instant> {
-        let hub = self.hub.as_ref().filter(|_| !self.inquest.is_over())?;
+        let hub = self.voice.hub().filter(|_| !self.inquest.is_over())?;
         hub.next_stall_check()
     }
 
     /// On rank 0: has it found out and told why tensors wait for some ranks for too long.
     fn look_for_stalls(&mut self, now: Instant) {
-        let reports = self.hub.as_mut().map(|hub| hub.look_for_stalls(now));
-        for report in reports.into_iter().flatten() {
+        for report in self.voice.look_for_stalls(now) {
             self.inquest.take_up(report);
         }
     }
@@ -559,15 +490,4 @@ fn numbered(number: u32) -> Outcome {
         number: Some(number),
         ..Outcome::default()
     }
-}
-
-fn hear(hub: &mut Hub, transport: &dyn Transport, rank: Rank, message: Ready) -> Result<()> {
-    hub.hear(rank, message, Instant::now()).map_err(|broken| {
-        let host = transport.host_of(rank);
-        Error::Internal(format!("rank {rank} on host `{host}` {broken}"))
-    })
-}
-
-fn garbled(peer: Rank) -> impl FnOnce(hvd_wire::Error) -> Error {
-    move |error| Error::Internal(format!("rank {peer} sent a bad message: {error}"))
 }

@@ -2,6 +2,7 @@
 //! from any thread, and shut down together with all other ranks.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -22,6 +23,9 @@ use crate::handle::{Completer, Completion, Handle, Handles, Outcome, Progress};
 use crate::helm::Helm;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
 use crate::negotiate::hub::Hub;
+use crate::negotiate::relay::HOLD;
+use crate::negotiate::tree::{FAN_OUT, Place, STAR_RANKS, Tree};
+use crate::negotiate::voice::Voice;
 use crate::neighbours::Neighbours;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
@@ -47,6 +51,9 @@ pub struct EngineOptions {
     pub plans: bool,
     /// What an average is divided by while some ranks have joined.
     pub join_average: JoinAverage,
+    /// How many ranks, and how many hosts, one rank speaks for in the negotiation. `None` leaves it
+    /// to the size of the job: in a small one all speak for themselves.
+    pub fan_out: Option<NonZeroUsize>,
     /// Which operations go by way of hosts.
     pub hierarchy: Hierarchy,
     /// How long a tensor may wait for some of the ranks.
@@ -72,6 +79,7 @@ impl Default for EngineOptions {
             group_fusion: GroupFusion::default(),
             plans: true,
             join_average: JoinAverage::default(),
+            fan_out: None,
             hierarchy: Hierarchy::default(),
             stall: None,
             timeline: None,
@@ -132,6 +140,7 @@ impl Engine {
             tracing::error!("{error}");
         }
         let hub = (rank == Rank::COORDINATOR).then(|| hub(&hosts, options, &timeline));
+        let voice = Voice::new(place(rank, &hosts, options.fan_out), hub, HOLD);
         let process_sets = Arc::new(ProcessSets::new(size));
         let registry = Arc::clone(&process_sets);
         let to_cycle = Arc::clone(&queue);
@@ -139,7 +148,7 @@ impl Engine {
         let (hierarchy, core, inquiry) = (options.hierarchy, options.core, options.inquiry.clone());
         let flight_log = observer.flight_log();
         let cycle = Cycle::new(
-            transport, to_cycle, hub, registry, hosts, hierarchy, observer,
+            transport, to_cycle, voice, registry, hosts, hierarchy, observer,
         )
         .with_inquiry(inquiry);
         let counters = cycle.counters();
@@ -381,6 +390,14 @@ impl Engine {
             let _ = thread.join();
         }
         self.timeline.stop();
+    }
+}
+
+/// A rank's place in the negotiation.
+fn place(rank: Rank, hosts: &[String], fan_out: Option<NonZeroUsize>) -> Place {
+    match fan_out {
+        None if hosts.len() <= STAR_RANKS => Place::in_star(rank, hosts.len()),
+        fan_out => Tree::new(hosts, fan_out.map_or(FAN_OUT, NonZeroUsize::get)).place(rank),
     }
 }
 

@@ -148,6 +148,7 @@ fn engine_options(
         cache_capacity: config.cache_capacity,
         cycle_time: config.cycle_time,
         // In which order tensors become ready, and so what travels together, is a matter of time.
+        fan_out: config.control_fan_out,
         plans: config.plan && !config.deterministic,
         group_fusion: if config.disable_group_fusion {
             GroupFusion::Separate

@@ -22,7 +22,7 @@ impl Ready {
             requests: reader.list(Reader::request)?,
             changes: reader.list(Reader::set_change)?,
             shutdown: reader.flag()?,
-            halted: reader.flag()?.then(|| reader.halted()).transpose()?,
+            halted: reader.halted()?,
         };
         reader.finish(ready)
     }
@@ -122,11 +122,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn halted(&mut self) -> Result<Halted> {
-        Ok(Halted {
+    pub(crate) fn halted(&mut self) -> Result<Option<Halted>> {
+        if !self.flag()? {
+            return Ok(None);
+        }
+        Ok(Some(Halted {
             plan: self.number()?,
             next: self.number()?,
-        })
+        }))
     }
 
     fn plan_verdict(&mut self) -> Result<PlanVerdict> {

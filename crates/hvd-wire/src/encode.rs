@@ -4,8 +4,8 @@
 use hvd_types::{OpKind, Rank, Shape};
 
 use crate::message::{
-    CacheId, Member, Note, Operation, PlanVerdict, Ready, Request, Response, SetChange, SetVerdict,
-    TensorPlan, Tuned, Verdict,
+    CacheId, Halted, Member, Note, Operation, PlanVerdict, Ready, Request, Response, SetChange,
+    SetVerdict, TensorPlan, Tuned, Verdict,
 };
 
 impl Ready {
@@ -17,11 +17,7 @@ impl Ready {
         list(out, &self.requests, request);
         list(out, &self.changes, set_change);
         out.push(u8::from(self.shutdown));
-        out.push(u8::from(self.halted.is_some()));
-        if let Some(halted) = self.halted {
-            number(out, halted.plan);
-            number(out, halted.next);
-        }
+        halted(out, self.halted);
     }
 }
 
@@ -54,6 +50,14 @@ impl Verdict {
         if let Some(rank) = self.shutdown {
             self::rank(out, rank);
         }
+    }
+}
+
+pub(crate) fn halted(out: &mut Vec<u8>, halted: Option<Halted>) {
+    out.push(u8::from(halted.is_some()));
+    if let Some(halted) = halted {
+        number(out, halted.plan);
+        number(out, halted.next);
     }
 }
 

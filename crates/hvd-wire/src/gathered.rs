@@ -4,8 +4,8 @@
 use hvd_types::{Device, ProcessSetId, Rank, Ranks};
 
 use crate::decode::Reader;
-use crate::encode::{cache_ids, count, list, number, request, set_change};
-use crate::message::{CacheId, Ready, Request, SetChange};
+use crate::encode::{cache_ids, count, halted, list, number, request, set_change};
+use crate::message::{CacheId, Halted, Ready, Request, SetChange};
 use crate::{Error, Result};
 
 /// What a subtree has to say since its last message.
@@ -16,6 +16,9 @@ pub struct Gathered {
     /// By process set: which verdict every member in the subtree had read before it said anything
     /// that comes after this message.
     pub seen: Vec<(ProcessSetId, u64)>,
+    /// The last verdict on the global set that the sender had passed on: none of those below it can
+    /// have read a later one when they said this.
+    pub routed: u64,
 }
 
 /// What some ranks say alike about one process set: each of them a [`Ready`] of this content.
@@ -33,6 +36,8 @@ pub struct Part {
     pub changes: Vec<SetChange>,
     /// Whether these ranks want the job's engine to shut down.
     pub shutdown: bool,
+    /// Said once of a plan: these ranks do not go on with it, and none of them has come less far.
+    pub halted: Option<Halted>,
 }
 
 /// The request of several ranks for one tensor, with what may differ between them.
@@ -66,7 +71,13 @@ impl Part {
             requests: ready.requests.into_iter().map(Into::into).collect(),
             changes: ready.changes,
             shutdown: ready.shutdown,
+            halted: ready.halted,
         }
+    }
+
+    /// Whether tensors are asked for.
+    pub fn asks(&self) -> bool {
+        !self.cached.is_empty() || !self.requests.is_empty()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -87,6 +98,7 @@ impl Part {
         });
         list(out, &self.changes, set_change);
         out.push(u8::from(self.shutdown));
+        halted(out, self.halted);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self> {
@@ -103,6 +115,7 @@ impl Part {
             requests: reader.list(SharedRequest::decode)?,
             changes: reader.list(Reader::set_change)?,
             shutdown: reader.flag()?,
+            halted: reader.halted()?,
             ranks,
         };
         let speakers = part.ranks.len();
@@ -140,6 +153,7 @@ impl Gathered {
             out.extend(set.number().to_le_bytes());
             number(out, *seen);
         });
+        number(out, self.routed);
     }
 
     /// Reads a message that fills `bytes`.
@@ -148,6 +162,7 @@ impl Gathered {
         let gathered = Self {
             parts: reader.list(Part::decode)?,
             seen: reader.list(|reader| Ok((reader.process_set()?, reader.number()?)))?,
+            routed: reader.number()?,
         };
         reader.finish(gathered)
     }

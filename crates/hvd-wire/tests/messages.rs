@@ -195,9 +195,9 @@ prop_compose! {
 prop_compose! {
     fn gathered()(
         parts in prop::collection::vec(part(), 0..4),
-        seen in prop::collection::vec((process_set(), any::<u64>()), 0..4),
+        seen in prop::collection::vec((process_set(), any::<u64>()), 0..4), routed in any::<u64>(),
     ) -> Gathered {
-        Gathered { parts, seen }
+        Gathered { parts, seen, routed }
     }
 }
 
@@ -279,9 +279,11 @@ fn a_list_that_does_not_fit_its_ranks_is_refused() {
         ..Part::default()
     };
     let decoded = |part: &Part| {
-        let parts = vec![part.clone()];
-        let seen = Vec::new();
-        Gathered::decode(&encoded(|out| Gathered { parts, seen }.encode(out)))
+        let gathered = Gathered {
+            parts: vec![part.clone()],
+            ..Gathered::default()
+        };
+        Gathered::decode(&encoded(|out| gathered.encode(out)))
     };
     assert!(decoded(&part).is_ok());
     part.requests[0].first_dimensions = vec![1, 2];

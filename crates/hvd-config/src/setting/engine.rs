@@ -105,6 +105,13 @@ pub(super) const OPERATIONS: Group = Group {
              negotiates.",
         ),
         setting(
+            name::CONTROL_FAN_OUT,
+            Values::Positive,
+            "",
+            "Ranks of its host, and other hosts, that one rank speaks for when ranks agree on what to \
+             do; not set, 8 in jobs of more than 32 ranks, and in smaller ones all speak to rank 0.",
+        ),
+        setting(
             name::DYNAMIC_PROCESS_SETS,
             Values::Flag,
             "0",

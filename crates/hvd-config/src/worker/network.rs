@@ -1,7 +1,8 @@
-//! Where ranks of other hosts are reached, and at which ports this rank may be.
+//! Where ranks of other hosts are reached, at which ports this rank may be, and who speaks for whom.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 
 use crate::environment::malformed;
@@ -24,6 +25,10 @@ pub(super) fn tcp_connections(environment: &Environment) -> Result<Option<u8>> {
         let number = text.parse().ok();
         number.filter(|number| (1..=64).contains(number))
     })
+}
+
+pub(super) fn control_fan_out(environment: &Environment) -> Result<Option<NonZeroUsize>> {
+    read(environment, name::CONTROL_FAN_OUT, |text| text.parse().ok())
 }
 
 pub(super) fn tcp_congestion(environment: &Environment) -> Option<String> {

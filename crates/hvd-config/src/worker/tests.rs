@@ -93,6 +93,7 @@ fn garbage_is_an_error_that_names_the_variable() {
         ("HOROVOD_CYCLE_TIME", "-1"),
         ("HOROVOD_CYCLE_TIME", "NaN"),
         ("HOROVOD_CACHE_CAPACITY", "x"),
+        ("HOROVOD_CONTROL_FAN_OUT", "0"),
         ("HOROVOD_GLOO_TIMEOUT_SECONDS", "0"),
         ("HOROVOD_LOG_LEVEL", "loud"),
         ("HOROVOD_LOG_HIDE_TIME", "2"),
@@ -163,6 +164,7 @@ fn what_is_not_set_is_as_documented() {
     assert_eq!(config.thread_affinity, None);
     assert_eq!((config.timeline, config.autotune), (None, None));
     assert_eq!(config.dump_dir, None);
+    assert_eq!(config.control_fan_out, None);
     let stall = config.stall_check.unwrap();
     assert_eq!(stall.warning, Duration::from_secs(60));
     assert_eq!(stall.shutdown, None);
@@ -176,6 +178,7 @@ fn switches_and_words_are_read() {
         ("HOROVOD_DISABLE_GROUP_FUSION", "true"),
         ("HOROVOD_DETERMINISTIC", "TRUE"),
         ("HOROVOD_PLAN", "0"),
+        ("HOROVOD_CONTROL_FAN_OUT", "3"),
         ("HOROVOD_TIMELINE_MARK_CYCLES", "1"),
         ("HOROVOD_ELASTIC", "1"),
         ("HOROVOD_HIERARCHICAL_ALLREDUCE", "1"),
@@ -187,6 +190,7 @@ fn switches_and_words_are_read() {
     .unwrap();
     assert!(config.dynamic_process_sets && config.disable_group_fusion && config.elastic);
     assert!(config.timeline_mark_cycles && config.deterministic && !config.plan);
+    assert_eq!(config.control_fan_out.map(NonZeroUsize::get), Some(3));
     assert_eq!(config.hierarchical_allreduce, Some(true));
     assert_eq!(config.hierarchical_allgather, Some(false));
     assert_eq!(config.join_average, JoinAverage::Contributors);

@@ -81,6 +81,8 @@ pub(crate) enum ProtocolError {
     AskedDuringPlan,
     #[error("spoke for ranks that are not below it in the tree")]
     NotBelow,
+    #[error("sent a bad message: {0}")]
+    Garbled(hvd_wire::Error),
 }
 
 /// A rank that broke the rules, and how.
@@ -199,29 +201,16 @@ impl Coordinator {
         now: Instant,
     ) -> Result<(), ProtocolError> {
         let position = self.position(rank)?;
-        if let Some(halted) = message.halted {
-            self.conductor.hear(position, halted);
-        }
-        let asks = !message.cached.is_empty() || !message.requests.is_empty();
-        if asks && self.conductor.is_running() {
-            // Its sender holds on to them (`PLAN-3`).
-            return if self.conductor.precedes_plan(message.seen) {
-                self.cache.acknowledge(position..position + 1, message.seen);
-                Ok(())
-            } else {
-                Err(ProtocolError::AskedDuringPlan)
-            };
-        }
         let seen = message.seen;
         let breach = |breach: Breach| breach.error;
-        self.hear_part(Part::of(rank, message), now)
+        self.hear_part(Part::of(rank, message), seen, now)
             .map_err(breach)?;
         self.cache.acknowledge(position..position + 1, seen);
         Ok(())
     }
 
-    /// Takes in what some members say alike.
-    pub(crate) fn hear_part(&mut self, part: Part, now: Instant) -> Result<(), Breach> {
+    /// Takes in what some members say alike, who had read no verdict after `read`.
+    pub(crate) fn hear_part(&mut self, part: Part, read: u64, now: Instant) -> Result<(), Breach> {
         let ranks = &part.ranks;
         let strangers = |rank: &Rank| !self.everybody.contains(*rank);
         if ranks.common(&self.everybody) != ranks.len() {
@@ -234,6 +223,17 @@ impl Coordinator {
             rank: speaker,
             error,
         };
+        if let Some(halted) = part.halted {
+            self.hear_halt(ranks, halted);
+        }
+        if self.conductor.is_running() && part.asks() {
+            // Those who asked hold on to it (`PLAN-3`).
+            return if self.conductor.precedes_plan(read) {
+                Ok(())
+            } else {
+                Err(breach(ProtocolError::AskedDuringPlan))
+            };
+        }
         let mut last = None;
         for id in part.cached {
             let unknown = || breach(ProtocolError::UnknownNumber(id));

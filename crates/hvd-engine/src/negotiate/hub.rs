@@ -100,12 +100,15 @@ impl Hub {
             {
                 self.shutdown.get_or_insert(first);
             }
+            self.disturbed |= part.shutdown
+                || !part.changes.is_empty()
+                || part.process_set != ProcessSetId::GLOBAL;
             let changes = std::mem::take(&mut part.changes);
             for rank in part.ranks.iter().filter(|_| !changes.is_empty()) {
                 self.sets.hear(rank, changes.clone());
             }
             if let Some(coordinator) = self.coordinators.get_mut(&part.process_set) {
-                coordinator.hear_part(part, now)?;
+                coordinator.hear_part(part, message.routed, now)?;
             }
         }
         for (id, seen) in message.seen {

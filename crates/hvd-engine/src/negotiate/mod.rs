@@ -2,7 +2,8 @@
 //!
 //! Rank 0 runs the [`Hub`](hub::Hub) with one [`Coordinator`](coordinator::Coordinator) per process
 //! set: pure machines of messages and a given time, without threads, sockets or clocks. In a large
-//! job other ranks speak to it by way of a [tree](tree::Place) of [`Relay`](relay::Relay)s. Every
+//! job other ranks speak to it by way of a [tree](tree::Place) of [`Relay`](relay::Relay)s; which
+//! of these a rank is, its [`Voice`](voice::Voice) knows. Every
 //! rank, rank 0 included, remembers the descriptions that were agreed
 //! ([`KnownTensors`](known::KnownTensors)), so that the next time a number stands for a
 //! description.
@@ -17,4 +18,5 @@ pub(crate) mod relay;
 pub(crate) mod sets;
 pub(crate) mod tree;
 pub(crate) mod validate;
+pub(crate) mod voice;
 mod waiting;

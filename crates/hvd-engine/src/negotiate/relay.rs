@@ -14,15 +14,20 @@
 //!   everything that the same ranks asked for before.
 //! - `RELAY-4` a verdict counts as read by the ranks below when all of them have read it and nothing
 //!   that any of them said before is still held here.
+//! - `RELAY-5` when a plan begins, tensors of the global set that were asked for before the plan was
+//!   known are forgotten here as on rank 0 (`PLAN-3`). Who halts is passed up at once, or with the
+//!   others if rank 0 knows already ([`halts`]).
 
+mod halts;
 mod held;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
-use hvd_wire::{Gathered, Part, Ready, Response, SetVerdict, Verdict};
+use hvd_wire::{Gathered, Part, PlanVerdict, Ready, Response, SetVerdict, Verdict};
 
+use self::halts::Halts;
 use self::held::Held;
 use super::coordinator::{Breach, ProtocolError};
 use super::tree::Place;
@@ -43,6 +48,10 @@ pub(crate) struct Relay {
     /// What is to be passed up, in this order.
     outbox: Vec<Part>,
     hold: Duration,
+    /// The last verdict on the global set that was passed on.
+    routed: u64,
+    /// The plan that runs.
+    plan: Option<Halts>,
 }
 
 /// Whom a verdict is for.
@@ -63,6 +72,8 @@ impl Relay {
             sets: BTreeMap::from([(ProcessSetId::GLOBAL, global)]),
             outbox: Vec::new(),
             hold,
+            routed: 0,
+            plan: None,
         }
     }
 
@@ -73,9 +84,15 @@ impl Relay {
         message: Ready,
         now: Instant,
     ) -> Result<(), Breach> {
+        let routed = message.seen;
         let seen = vec![(message.process_set, message.seen)];
         let parts = vec![Part::of(rank, message)];
-        self.hear(rank, Gathered { parts, seen }, now)
+        let message = Gathered {
+            parts,
+            seen,
+            routed,
+        };
+        self.hear(rank, message, now)
     }
 
     /// Takes in what a child has gathered.
@@ -85,10 +102,15 @@ impl Relay {
         message: Gathered,
         now: Instant,
     ) -> Result<(), Breach> {
-        for part in message.parts {
+        let precedes_plan = |plan: &Halts| plan.is_after(message.routed);
+        let outdated = self.plan.as_ref().is_some_and(precedes_plan);
+        for mut part in message.parts {
             if !self.speaks_for(from, &part.ranks) {
                 let error = ProtocolError::NotBelow;
                 return Err(Breach { rank: from, error });
+            }
+            if outdated {
+                forget_global(&mut part);
             }
             self.take_in(from, part, now);
         }
@@ -113,6 +135,7 @@ impl Relay {
         Some(Gathered {
             seen: seen.collect(),
             parts: std::mem::take(&mut self.outbox),
+            routed: self.routed,
         })
     }
 
@@ -142,10 +165,29 @@ impl Relay {
                 mine: false,
             },
         };
+        if verdict.process_set == ProcessSetId::GLOBAL {
+            self.routed = verdict.sequence;
+            self.follow_plan(verdict);
+        }
         for change in &verdict.changes {
             self.follow(change);
         }
         route
+    }
+
+    fn follow_plan(&mut self, verdict: &Verdict) {
+        match &verdict.plan {
+            Some(PlanVerdict::Begin(plan)) => {
+                self.plan = Some(Halts::new(plan.number, verdict.sequence));
+                if let Some(global) = self.sets.get_mut(&ProcessSetId::GLOBAL) {
+                    global.forget_tensors();
+                }
+                self.outbox.iter_mut().for_each(forget_global);
+                self.outbox.retain(says_something);
+            }
+            Some(PlanVerdict::End { .. }) => self.plan = None,
+            Some(PlanVerdict::Halt(_)) | None => {}
+        }
     }
 
     fn follow(&mut self, change: &SetVerdict) {
@@ -174,6 +216,13 @@ impl Relay {
     }
 
     fn take_in(&mut self, from: Rank, mut part: Part, now: Instant) {
+        if let Some(halted) = part.halted.take() {
+            let told = match &mut self.plan {
+                Some(plan) => plan.take_in(&part.ranks, halted, &self.below),
+                None => Some(halts::halt(part.ranks.clone(), halted)),
+            };
+            self.outbox.extend(told);
+        }
         let last_words = Part {
             process_set: part.process_set,
             ranks: part.ranks.clone(),
@@ -184,7 +233,7 @@ impl Relay {
         match self.sets.get_mut(&part.process_set) {
             Some(set) => set.take_in(from, part, now, &mut self.outbox),
             // Late words about a set that is no more: the coordinator knows what they are worth.
-            None if !part.cached.is_empty() || !part.requests.is_empty() => self.outbox.push(part),
+            None if part.asks() => self.outbox.push(part),
             None => {}
         }
         if last_words.shutdown || !last_words.changes.is_empty() {
@@ -201,7 +250,8 @@ fn append(outbox: &mut Vec<Part>, part: Part) {
     if let Some(last) = outbox.last_mut()
         && last.process_set == part.process_set
         && last.ranks.first_common(&part.ranks).is_none()
-        && (last.shutdown, &last.changes) == (part.shutdown, &part.changes)
+        && (last.shutdown, &last.changes, last.halted)
+            == (part.shutdown, &part.changes, part.halted)
         && (&last.cached, &last.requests) == (&part.cached, &part.requests)
     {
         last.ranks.insert_all(&part.ranks);
@@ -210,12 +260,24 @@ fn append(outbox: &mut Vec<Part>, part: Part) {
     outbox.push(part);
 }
 
+/// Takes out what is asked for in the global set.
+fn forget_global(part: &mut Part) {
+    if part.process_set == ProcessSetId::GLOBAL {
+        part.cached.clear();
+        part.requests.clear();
+    }
+}
+
+fn says_something(part: &Part) -> bool {
+    part.asks() || part.shutdown || !part.changes.is_empty() || part.halted.is_some()
+}
+
 /// Whether more may be added to what a part asks for: nothing is asked for after a join, a change or
 /// the end in the same breath.
 fn is_open(part: &Part) -> bool {
     let last = part.requests.last();
     let joins = last.is_some_and(|shared| shared.request.kind == OpKind::Join);
-    part.changes.is_empty() && !part.shutdown && !joins
+    part.changes.is_empty() && !part.shutdown && part.halted.is_none() && !joins
 }
 
 /// Whether a verdict says that a join is over.

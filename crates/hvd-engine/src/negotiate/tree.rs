@@ -14,6 +14,10 @@ use hvd_types::{Rank, Ranks};
 /// Most children that a rank has on its host, and most that a leader has on others.
 pub(crate) const FAN_OUT: usize = 8;
 
+/// Up to so many ranks all speak to rank 0 themselves: it handles their messages sooner than a relay
+/// would pass them on.
+pub(crate) const STAR_RANKS: usize = 32;
+
 /// One rank's place in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {

@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 #[cfg(test)]
 use hvd_wire::SetChange;
-use hvd_wire::{Gathered, Ready, Request, Response, SetVerdict, Verdict};
+use hvd_wire::{Ready, Request, Response, SetVerdict, Verdict};
 
 use crate::execute::team::Team;
 use crate::handle::{Completer, Completion};
 use crate::local_set::LocalSet;
 use crate::negotiate::coordinator::Breach;
-use crate::negotiate::hub::{Addressed, Hub};
-use crate::negotiate::relay::Relay;
+use crate::negotiate::hub::Hub;
+use crate::negotiate::relay::Route;
 use crate::negotiate::tree::Place;
+use crate::negotiate::voice::{Upward, Voice};
 use crate::queue::Entry;
 use crate::submit::Submission;
 use crate::tensor::Source;
@@ -54,19 +55,10 @@ pub(crate) enum Answer {
 /// One rank.
 #[derive(Debug)]
 pub(crate) struct Node {
-    place: Place,
     voice: Voice,
     sets: BTreeMap<ProcessSetId, LocalSet>,
     outgoing: Vec<Letter>,
     answers: Vec<Answer>,
-}
-
-/// How a rank takes part in the negotiation.
-#[derive(Debug)]
-enum Voice {
-    Root(Box<Hub>),
-    Relay(Box<Relay>),
-    Leaf,
 }
 
 impl Node {
@@ -77,15 +69,9 @@ impl Node {
         hub: Option<Hub>,
         hold: Duration,
     ) -> Self {
-        let voice = match hub {
-            Some(hub) => Voice::Root(Box::new(hub)),
-            None if place.children.is_empty() => Voice::Leaf,
-            None => Voice::Relay(Box::new(Relay::new(place.clone(), hold))),
-        };
         let id = ProcessSetId::GLOBAL;
         Self {
-            place,
-            voice,
+            voice: Voice::new(place, hub, hold),
             sets: BTreeMap::from([(id, local_set(id, Arc::clone(everybody)))]),
             outgoing: Vec::new(),
             answers: Vec::new(),
@@ -93,7 +79,7 @@ impl Node {
     }
 
     pub(crate) fn place(&self) -> &Place {
-        &self.place
+        self.voice.place()
     }
 
     /// Submits operations on a process set.
@@ -140,78 +126,33 @@ impl Node {
 
     /// Takes in a message.
     pub(crate) fn hear(&mut self, from: Rank, bytes: &Arc<[u8]>, now: Instant) -> Result<()> {
-        if self.place.parent == Some(from) {
+        if self.voice.place().parent == Some(from) {
             return self.hear_verdict(bytes);
         }
-        let child = self.place.children.iter().find(|child| child.rank == from);
-        let stranger = || Error::Internal(format!("rank {from} is no neighbour"));
-        let child = child.ok_or_else(stranger)?;
-        let leaf = child.is_leaf();
-        match &mut self.voice {
-            Voice::Root(hub) if leaf => hub
-                .hear(from, Ready::decode(bytes).map_err(garbled)?, now)
-                .map_err(|error| broken(&Breach { rank: from, error })),
-            Voice::Root(hub) => {
-                let message = Gathered::decode(bytes).map_err(garbled)?;
-                let result = hub.hear_gathered(&child.below, message, now);
-                result.map_err(|breach| broken(&breach))
-            }
-            Voice::Relay(relay) if leaf => {
-                let message = Ready::decode(bytes).map_err(garbled)?;
-                let result = relay.hear_ready(from, message, now);
-                result.map_err(|breach| broken(&breach))
-            }
-            Voice::Relay(relay) => {
-                let message = Gathered::decode(bytes).map_err(garbled)?;
-                let result = relay.hear(from, message, now);
-                result.map_err(|breach| broken(&breach))
-            }
-            Voice::Leaf => Err(stranger()),
-        }
+        let result = self.voice.hear(from, bytes, now);
+        result.map_err(|breach| broken(&breach))
     }
 
     /// Decides or passes on what can be decided or passed on now.
     pub(crate) fn turn(&mut self, now: Instant) -> Result<()> {
-        match &mut self.voice {
-            Voice::Root(hub) => {
-                for Addressed { members, verdict } in hub.decide(now) {
-                    let bytes = encoded(|out| verdict.encode(out));
-                    for to in self.place.towards(&members) {
-                        let bytes = Arc::clone(&bytes);
-                        self.outgoing.push(Letter { to, bytes });
-                    }
-                    if members.binary_search(&self.place.rank).is_ok() {
-                        carry_out(verdict, self.place.rank, &mut self.sets, &mut self.answers)?;
-                    }
-                }
-            }
-            Voice::Relay(relay) => {
-                if let (Some(message), Some(to)) = (relay.take_upward(now), self.place.parent) {
-                    let bytes = encoded(|out| message.encode(out));
-                    self.outgoing.push(Letter { to, bytes });
-                }
-            }
-            Voice::Leaf => {}
+        for (verdict, route) in self.voice.decide(now) {
+            let bytes = encoded(|out| verdict.encode(out));
+            self.follow(verdict, &bytes, route)?;
         }
+        let message = self.voice.gathered(now);
+        self.pass_up(message);
         Ok(())
     }
 
     /// When a turn is due even if nothing happens.
     pub(crate) fn due(&self) -> Option<Instant> {
-        match &self.voice {
-            Voice::Root(hub) => hub.due(),
-            Voice::Relay(relay) => relay.due(),
-            Voice::Leaf => None,
-        }
+        self.voice.due()
     }
 
     /// On rank 0: what there is to say about stalled tensors.
     #[cfg(test)]
     pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<crate::stall::StallReport> {
-        match &mut self.voice {
-            Voice::Root(hub) => hub.look_for_stalls(now),
-            _ => Vec::new(),
-        }
+        self.voice.look_for_stalls(now)
     }
 
     pub(crate) fn take_outgoing(&mut self) -> Vec<Letter> {
@@ -223,40 +164,37 @@ impl Node {
     }
 
     fn tell(&mut self, message: Ready, now: Instant) -> Result<()> {
-        let rank = self.place.rank;
-        match &mut self.voice {
-            Voice::Root(hub) => hub
-                .hear(rank, message, now)
-                .map_err(|error| broken(&Breach { rank, error })),
-            Voice::Relay(relay) => {
-                let result = relay.hear_ready(rank, message, now);
-                result.map_err(|breach| broken(&breach))
-            }
-            Voice::Leaf => {
-                let bytes = encoded(|out| message.encode(out));
-                let parent = self.place.parent.into_iter();
-                self.outgoing.extend(parent.map(|to| Letter {
-                    to,
-                    bytes: Arc::clone(&bytes),
-                }));
-                Ok(())
-            }
+        let result = self.voice.say(message, now);
+        let message = result.map_err(|breach| broken(&breach))?;
+        self.pass_up(message);
+        Ok(())
+    }
+
+    fn pass_up(&mut self, message: Option<Upward>) {
+        if let (Some(message), Some(to)) = (message, self.place().parent) {
+            let bytes = encoded(|out| message.encode(out));
+            self.outgoing.push(Letter { to, bytes });
         }
     }
 
     fn hear_verdict(&mut self, bytes: &Arc<[u8]>) -> Result<()> {
+        let garbled = |error| Error::Internal(format!("bad message: {error}"));
         let verdict = Verdict::decode(bytes).map_err(garbled)?;
-        if let Voice::Relay(relay) = &mut self.voice {
-            let route = relay.route(&verdict);
-            for to in route.children {
-                let bytes = Arc::clone(bytes);
-                self.outgoing.push(Letter { to, bytes });
-            }
-            if !route.mine {
-                return Ok(());
-            }
+        let route = self.voice.route(&verdict);
+        self.follow(verdict, bytes, route)
+    }
+
+    fn follow(&mut self, verdict: Verdict, bytes: &Arc<[u8]>, route: Route) -> Result<()> {
+        self.outgoing
+            .extend(route.children.into_iter().map(|to| Letter {
+                to,
+                bytes: Arc::clone(bytes),
+            }));
+        if !route.mine {
+            return Ok(());
         }
-        carry_out(verdict, self.place.rank, &mut self.sets, &mut self.answers)
+        let me = self.place().rank;
+        carry_out(verdict, me, &mut self.sets, &mut self.answers)
     }
 }
 
@@ -324,10 +262,6 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Arc<[u8]> {
     let mut bytes = Vec::new();
     encode(&mut bytes);
     bytes.into()
-}
-
-fn garbled(error: hvd_wire::Error) -> Error {
-    Error::Internal(format!("bad message: {error}"))
 }
 
 fn broken(Breach { rank, error }: &Breach) -> Error {

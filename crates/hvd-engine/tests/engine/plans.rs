@@ -1,15 +1,16 @@
 //! Steps that are always the same, and everything that can come between: whatever the ranks do, in
 //! whatever order, every result is right and nobody waits for ever.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use hvd_engine::{Counts, Handle, SetChange, Submission};
+use hvd_engine::{Counts, EngineOptions, Handle, SetChange, Submission};
 use hvd_transport::testing::Wire;
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::jobs::{Job, floats, pause, run, run_with_failure, tensor};
+use crate::jobs::{Job, floats, pause, run, run_with, run_with_failure, tensor};
 
 /// Elements of the tensors by their number: some travel with the notes, some in operations of
 /// their own, some fused.
@@ -167,6 +168,8 @@ struct Player<'a> {
     extras: u32,
     /// Differs from step to step, alike on all ranks.
     step: u16,
+    /// All ranks, as numbers to compute with.
+    all: Vec<f32>,
 }
 
 impl Player<'_> {
@@ -208,7 +211,7 @@ impl Player<'_> {
     }
 
     fn play(&mut self, act: &Act) {
-        let all = [0.0, 1.0, 2.0];
+        let all = self.all.clone();
         match act {
             Act::Steps { tensors, times } => {
                 (0..*times).for_each(|_| self.step(tensors, &all));
@@ -226,7 +229,7 @@ impl Player<'_> {
                 self.extras += 1;
                 let name = format!("extra{}", self.extras);
                 let sum = self.job.call(named(name, &[1.0])).unwrap();
-                assert_eq!(floats(&sum), [3.0]);
+                assert_eq!(floats(&sum), [all.iter().map(|_| 1.0).sum::<f32>()]);
             }
             Act::Resize(id) => self.lengths[*id] += 1,
             Act::Mismatch(id) => {
@@ -243,7 +246,7 @@ impl Player<'_> {
             Act::Pair => self.pair(),
             Act::Join { steps } => self.join(*steps),
             Act::Late(rank) => {
-                if self.job.rank.index() == *rank {
+                if self.job.rank.index() % 3 == *rank {
                     pause(Duration::from_millis(3));
                 }
             }
@@ -266,7 +269,7 @@ impl Player<'_> {
     }
 
     fn pair(&mut self) {
-        if self.job.rank == Rank::new(2) {
+        if self.job.rank.index() > 1 {
             return;
         }
         let submission = Submission {
@@ -278,11 +281,10 @@ impl Player<'_> {
 
     fn join(&mut self, steps: [usize; 3]) {
         let before = self.step;
-        for round in 0..steps[self.job.rank.index()] {
-            let ranks: Vec<f32> = [0.0, 1.0, 2.0]
-                .into_iter()
-                .zip(steps)
-                .filter_map(|(rank, steps)| (steps > round).then_some(rank))
+        for round in 0..steps[self.job.rank.index() % 3] {
+            let all = self.all.iter().zip(steps.iter().cycle());
+            let ranks: Vec<f32> = all
+                .filter_map(|(&rank, &steps)| (steps > round).then_some(rank))
                 .collect();
             self.step(&[0, 3], &ranks);
         }
@@ -291,8 +293,12 @@ impl Player<'_> {
     }
 }
 
-fn play(wire: Wire, script: Vec<Act>, seed: u64) {
-    run(wire, 3, move |job| {
+fn play(jobs: Jobs, script: Vec<Act>, seed: u64) {
+    let options = EngineOptions {
+        fan_out: NonZeroUsize::new(jobs.fan_out),
+        ..EngineOptions::default()
+    };
+    run_with(jobs.wire, jobs.size, &options, move |job| {
         let pair = vec![Rank::new(0), Rank::new(1)];
         let mut player = Player {
             job,
@@ -301,6 +307,7 @@ fn play(wire: Wire, script: Vec<Act>, seed: u64) {
             random: seed.wrapping_add(u64::from(job.rank.number()) * 977) | 1,
             extras: 0,
             step: 0,
+            all: (0_u16..).map(f32::from).take(jobs.size).collect(),
         };
         for act in &script {
             player.play(act);
@@ -308,7 +315,26 @@ fn play(wire: Wire, script: Vec<Act>, seed: u64) {
     });
 }
 
-fn play_scripts(wire: Wire, cases: u32) {
+/// Where scripts are played.
+#[derive(Debug, Clone, Copy)]
+struct Jobs {
+    wire: Wire,
+    size: usize,
+    /// Of the tree by way of which ranks negotiate; 0 if they speak to rank 0 themselves.
+    fan_out: usize,
+}
+
+impl Jobs {
+    fn over(wire: Wire) -> Self {
+        Self {
+            wire,
+            size: 3,
+            fan_out: 0,
+        }
+    }
+}
+
+fn play_scripts(jobs: Jobs, cases: u32) {
     let mut runner = TestRunner::new(Config {
         cases,
         failure_persistence: None,
@@ -317,7 +343,7 @@ fn play_scripts(wire: Wire, cases: u32) {
     let scripts = (prop::collection::vec(act(), 1..14), any::<u64>());
     runner
         .run(&scripts, |(script, seed)| {
-            play(wire, script, seed);
+            play(jobs, script, seed);
             Ok(())
         })
         .unwrap();
@@ -325,15 +351,40 @@ fn play_scripts(wire: Wire, cases: u32) {
 
 #[test]
 fn whatever_comes_between_is_right_in_memory() {
-    play_scripts(Wire::Memory, 40);
+    play_scripts(Jobs::over(Wire::Memory), 40);
 }
 
 #[test]
 fn whatever_comes_between_is_right_over_shared_memory() {
-    play_scripts(Wire::SharedMemory, 60);
+    play_scripts(Jobs::over(Wire::SharedMemory), 60);
 }
 
 #[test]
 fn whatever_comes_between_is_right_over_tcp() {
-    play_scripts(Wire::Tcp, 30);
+    play_scripts(Jobs::over(Wire::Tcp), 30);
+}
+
+#[test]
+fn whatever_comes_between_is_right_by_way_of_one_relay() {
+    let (size, fan_out) = (3, 1);
+    for wire in [Wire::SharedMemory, Wire::Tcp] {
+        let jobs = Jobs {
+            wire,
+            size,
+            fan_out,
+        };
+        play_scripts(jobs, 20);
+    }
+}
+
+#[test]
+fn whatever_comes_between_is_right_by_way_of_many_relays() {
+    for (size, fan_out) in [(7, 2), (10, 1)] {
+        let jobs = Jobs {
+            wire: Wire::Memory,
+            size,
+            fan_out,
+        };
+        play_scripts(jobs, 15);
+    }
 }

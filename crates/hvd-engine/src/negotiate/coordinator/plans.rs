@@ -1,6 +1,7 @@
 //! The coordinator's part in plans: when one begins, and what is said of it while it runs.
 
-use hvd_wire::{Member, PlanVerdict, Verdict};
+use hvd_types::Ranks;
+use hvd_wire::{Halted, Member, PlanVerdict, Verdict};
 
 use super::Coordinator;
 use crate::fusion::plan::{Agreed, fuse};
@@ -40,6 +41,15 @@ impl Coordinator {
             }
         }
         Some(self.conductor.begin(operations, self.sequence))
+    }
+
+    /// Members do not go on with a plan.
+    pub(super) fn hear_halt(&mut self, ranks: &Ranks, halted: Halted) {
+        for rank in ranks.iter() {
+            if let Ok(position) = self.position(rank) {
+                self.conductor.hear(position, halted);
+            }
+        }
     }
 
     /// Whether a plan runs, and nothing is negotiated.

@@ -168,6 +168,13 @@ impl Held {
         }
     }
 
+    /// Forgets all that was asked for: it belongs to a plan now.
+    pub(super) fn forget_tensors(&mut self) {
+        self.tensors.clear();
+        self.ages.clear();
+        self.joined = Ranks::default();
+    }
+
     fn ask(
         &mut self,
         from: Rank,

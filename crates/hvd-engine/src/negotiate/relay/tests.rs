@@ -3,7 +3,7 @@
 mod equivalence;
 
 use hvd_types::{DType, Device, ReduceOp, Shape};
-use hvd_wire::{CacheId, Member, Operation, Request, SetChange, TensorPlan};
+use hvd_wire::{CacheId, Halted, Member, Operation, Plan, Request, SetChange, TensorPlan};
 
 use super::*;
 use crate::negotiate::tree::Tree;
@@ -275,6 +275,85 @@ fn verdicts_go_where_members_are() {
     relay.hear_ready(Rank::new(4), late, now).unwrap();
     let message = relay.take_upward(now).unwrap();
     assert_eq!(said(&message), [(ranks([4]), vec!["late"])]);
+}
+
+fn plan_verdict(sequence: u64, plan: PlanVerdict) -> Verdict {
+    Verdict {
+        sequence,
+        plan: Some(plan),
+        ..Verdict::default()
+    }
+}
+
+fn begin(number: u64) -> PlanVerdict {
+    PlanVerdict::Begin(Plan {
+        number,
+        operations: Vec::new(),
+    })
+}
+
+#[test]
+fn relay_5_what_was_asked_before_a_plan_is_forgotten() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    asks(&mut relay, 3, allreduce("held"), now);
+    asks(
+        &mut relay,
+        2,
+        vec![request(JOIN_NAME, OpKind::Join, 0)],
+        now,
+    );
+    relay.route(&plan_verdict(7, begin(1)));
+    assert_eq!(relay.take_upward(now), None, "not even the join");
+    asks(&mut relay, 4, allreduce("on its way"), now);
+    assert_eq!((relay.take_upward(now), relay.due()), (None, None));
+    relay.route(&plan_verdict(8, PlanVerdict::End { number: 1, next: 0 }));
+    for rank in [2, 3, 4] {
+        let again = Ready {
+            requests: allreduce("held"),
+            seen: 8,
+            ..Ready::default()
+        };
+        relay.hear_ready(Rank::new(rank), again, now).unwrap();
+    }
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(said(&message), [(ranks(2..5), vec!["held"])]);
+    assert_eq!(message.routed, 8);
+}
+
+#[test]
+fn relay_5_changes_and_the_end_are_not_forgotten() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    let leaving = Ready {
+        requests: allreduce("t"),
+        shutdown: true,
+        ..Ready::default()
+    };
+    relay.hear_ready(Rank::new(3), leaving, now).unwrap();
+    relay.route(&plan_verdict(7, begin(1)));
+    let message = relay.take_upward(now).unwrap();
+    assert_eq!(said(&message), [(ranks([3]), vec![])]);
+    assert!(message.parts[0].shutdown);
+}
+
+#[test]
+fn relay_5_the_first_halt_is_passed_up_at_once_and_the_others_together() {
+    let (mut relay, now) = (relay(HOUR), Instant::now());
+    relay.route(&plan_verdict(7, begin(1)));
+    let mut halt = |rank, next| {
+        let halted = Some(Halted { plan: 1, next });
+        let message = Ready {
+            seen: 7,
+            halted,
+            ..Ready::default()
+        };
+        relay.hear_ready(Rank::new(rank), message, now).unwrap();
+        let parts = relay.take_upward(now).map(|message| message.parts);
+        let part = |part: &Part| (part.ranks.clone(), part.halted.unwrap().next);
+        parts.iter().flatten().map(part).collect::<Vec<_>>()
+    };
+    assert_eq!(halt(3, 5), [(ranks([3]), 5)]);
+    assert_eq!(halt(2, 4), []);
+    assert_eq!(halt(4, 6), [(ranks([2, 4]), 4)], "as far as all have come");
 }
 
 #[test]

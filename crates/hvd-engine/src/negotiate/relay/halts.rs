@@ -1,0 +1,70 @@
+//! The plan that runs, as a relay sees it: what came before it, and who below goes on with it.
+//!
+//! The first rank that halts is passed up at once, so that rank 0 can tell all; the others together
+//! once all below have halted. So a plan's end costs a relay two messages, however many are below.
+
+use hvd_types::{ProcessSetId, Ranks};
+use hvd_wire::{Halted, Part};
+
+/// What is known of the plan that runs.
+#[derive(Debug)]
+pub(super) struct Halts {
+    plan: u64,
+    /// The verdict with which it began.
+    since: u64,
+    /// Those whose halt was passed up.
+    told: Ranks,
+    /// Those whose halt was not.
+    held: Ranks,
+    /// The least that any of these has come.
+    next: u64,
+}
+
+impl Halts {
+    /// A plan began with the verdict `since`.
+    pub(super) fn new(plan: u64, since: u64) -> Self {
+        Self {
+            plan,
+            since,
+            told: Ranks::default(),
+            held: Ranks::default(),
+            next: u64::MAX,
+        }
+    }
+
+    /// Whether something was said before its speakers, who had read no verdict after `read`, knew
+    /// of the plan (`PLAN-3`).
+    pub(super) fn is_after(&self, read: u64) -> bool {
+        read < self.since
+    }
+
+    /// Takes in that ranks have halted; `below` are all that can. What is to be passed up, if
+    /// anything.
+    pub(super) fn take_in(&mut self, ranks: &Ranks, halted: Halted, below: &Ranks) -> Option<Part> {
+        if halted.plan != self.plan {
+            return Some(halt(ranks.clone(), halted));
+        }
+        self.held.insert_all(ranks);
+        self.next = self.next.min(halted.next);
+        let all = self.held.len() + self.told.len() >= below.len();
+        if !all && !self.told.is_empty() {
+            return None;
+        }
+        let halted = Halted {
+            plan: self.plan,
+            next: std::mem::replace(&mut self.next, u64::MAX),
+        };
+        self.told.insert_all(&self.held);
+        Some(halt(std::mem::take(&mut self.held), halted))
+    }
+}
+
+/// Says that ranks do not go on with a plan.
+pub(super) fn halt(ranks: Ranks, halted: Halted) -> Part {
+    Part {
+        process_set: ProcessSetId::GLOBAL,
+        ranks,
+        halted: Some(halted),
+        ..Part::default()
+    }
+}

@@ -49,7 +49,7 @@ all)
     step "single process" single
     step "2 ranks, shared memory" parallel 2
     step "2 ranks, TCP" parallel 2 HOROVOD_TRANSPORT=tcp
-    step "4 ranks, shared memory" parallel 4
+    step "4 ranks, shared memory, by way of relays" parallel 4 HOROVOD_CONTROL_FAN_OUT=1
     step "whole jobs" integration
     step "faults" chaos
     step "several hosts" hosts

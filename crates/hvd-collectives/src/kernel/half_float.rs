@@ -17,7 +17,8 @@ use half::{bf16, f16};
 use super::element::{self, LANES};
 use super::sweep;
 
-/// `float16` or `bfloat16`.
+/// `float16` or `bfloat16`. What callers do with the elements may make no "not a number" of a kind
+/// that neither an element nor the processor has.
 pub(super) trait HalfFloat: Pod {
     /// As [`sweep::zip`], computing in `float32`.
     fn zip(accumulator: &mut [u8], operand: &[u8], combine: impl Fn(f32, f32) -> f32);
@@ -127,11 +128,14 @@ const UPPER: u32 = 0xffff_0000;
 
 /// Two elements at a time, in the halves of a word: each is a `float32` once the other half is
 /// cleared or shifted away, so that vectors of words need no shuffling.
+///
+/// What is not a number needs no look: it comes from an element or is the processor's own, so its
+/// lower half is empty and rounding carries nothing into the upper one.
 #[inline]
 fn both(left: u32, right: u32, combine: &impl Fn(f32, f32) -> f32) -> u32 {
     let lower = combine(f32::from_bits(left << 16), f32::from_bits(right << 16));
     let upper = combine(f32::from_bits(left & UPPER), f32::from_bits(right & UPPER));
-    rounded(lower) >> 16 | rounded(upper) & UPPER
+    carried(lower) >> 16 | carried(upper) & UPPER
 }
 
 /// A `bfloat16` is the upper half of a `float32`.
@@ -143,18 +147,22 @@ fn widen(narrow: bf16) -> f32 {
 /// The nearest `bfloat16`, the even one of two; "not a number" stays so, and becomes quiet.
 #[inline]
 fn narrow(value: f32) -> bf16 {
-    bf16::from_bits((rounded(value) >> 16) as u16)
+    let quiet = value.to_bits() | 0x0040_0000;
+    let word = if value.is_nan() {
+        quiet
+    } else {
+        carried(value)
+    };
+    bf16::from_bits((word >> 16) as u16)
 }
 
 /// A word whose upper half is the nearest `bfloat16`.
 #[inline]
-fn rounded(value: f32) -> u32 {
+fn carried(value: f32) -> u32 {
     let bits = value.to_bits();
     // Just less than half of the last place that stays, and the rest if that place is odd: carries
     // into the upper half exactly when rounding up is right.
-    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
-    let quiet = bits | 0x0040_0000;
-    if value.is_nan() { quiet } else { rounded }
+    bits.wrapping_add(0x7fff + ((bits >> 16) & 1))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -250,7 +258,33 @@ mod x86 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::element::Element;
     use super::*;
+
+    /// Every `bfloat16` with some of every kind, two at a time and one at a time.
+    #[test]
+    fn words_of_two_come_to_what_single_elements_come_to() {
+        let all: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+        let same = |one: bf16, other: bf16| one == other || one.is_nan() && other.is_nan();
+        for bits in [
+            0, 0x8000, 1, 0x3f80, 0xbf81, 0x7f7f, 0x7f80, 0xff80, 0x7fff, 0xff81, 0x7fc0,
+        ] {
+            let other = bf16::from_bits(bits);
+            for combine in [Element::sum, Element::product, Element::min, Element::max] {
+                let mut pairs = all.clone();
+                let others = vec![other; all.len()];
+                bf16::zip(
+                    bytemuck::cast_slice_mut(&mut pairs),
+                    bytemuck::cast_slice(&others),
+                    combine,
+                );
+                for (&element, &got) in all.iter().zip(&pairs) {
+                    let expected = narrow(combine(widen(element), widen(other)));
+                    assert!(same(got, expected), "{element:?} {other:?} {got:?}");
+                }
+            }
+        }
+    }
 
     fn map_all<H: HalfFloat>(elements: &[H], change: impl Fn(f32) -> f32) -> Vec<H> {
         let mut changed = elements.to_vec();

@@ -74,10 +74,17 @@ fn copy_numbers<T: Element>(factor: f64, source: &[u8], destination: &mut [u8]) 
     sweep::zip(destination, source, |_, element: T| element.scaled(factor));
 }
 
+/// A factor that is not a number could be one of many; half floats know only the plain one.
+fn plain(factor: f64) -> f64 {
+    if factor.is_nan() { f64::NAN } else { factor }
+}
+
 fn half_floats<H: HalfFloat>(factor: f64, data: &mut [u8]) {
+    let factor = plain(factor);
     H::map(data, |element| element.scaled(factor));
 }
 
 fn copy_half_floats<H: HalfFloat>(factor: f64, source: &[u8], destination: &mut [u8]) {
+    let factor = plain(factor);
     H::zip(destination, source, |_, element| element.scaled(factor));
 }

@@ -1,9 +1,9 @@
-//! Loops over the elements in bytes of any alignment, compiled twice: for every processor, and for
-//! those with vectors of 256 bits.
+//! Loops over the elements in bytes of any alignment, compiled three times: for every processor, and
+//! for those with vectors of 256 bits and of 512 bits, looked for once per call.
 //!
 //! An unaligned load costs nothing on the machines this runs on, and the loops become vector code
-//! all the same; so there is one loop instead of one for aligned bytes and one for others. Both
-//! forms do the same operations in the same order on every element.
+//! all the same; so there is one loop instead of one for aligned bytes and one for others. All forms
+//! do the same operations in the same order on every element.
 
 #![expect(
     unsafe_code,
@@ -15,10 +15,12 @@ use bytemuck::Pod;
 /// Replaces each element of `accumulator` by what `combine` makes of it and its counterpart.
 pub(super) fn zip<T: Pod>(accumulator: &mut [u8], operand: &[u8], combine: impl Fn(T, T) -> T) {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor was just asked for what this is compiled for.
-        unsafe { wide::zip(accumulator, operand, combine) };
-        return;
+    match Width::of_this_processor() {
+        // SAFETY: the processor has what this is compiled for.
+        Width::Bits512 => return unsafe { wide512::zip(accumulator, operand, combine) },
+        // SAFETY: as above.
+        Width::Bits256 => return unsafe { wide256::zip(accumulator, operand, combine) },
+        Width::Any => {}
     }
     any::zip(accumulator, operand, combine);
 }
@@ -31,10 +33,12 @@ pub(super) fn merge<T: Pod>(
     combine: impl Fn(T, T) -> T,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor was just asked for what this is compiled for.
-        unsafe { wide::merge(destination, left, right, combine) };
-        return;
+    match Width::of_this_processor() {
+        // SAFETY: the processor has what this is compiled for.
+        Width::Bits512 => return unsafe { wide512::merge(destination, left, right, combine) },
+        // SAFETY: as above.
+        Width::Bits256 => return unsafe { wide256::merge(destination, left, right, combine) },
+        Width::Any => {}
     }
     any::merge(destination, left, right, combine);
 }
@@ -42,41 +46,79 @@ pub(super) fn merge<T: Pod>(
 /// Replaces each element by what `change` makes of it.
 pub(super) fn map<T: Pod>(data: &mut [u8], change: impl Fn(T) -> T) {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor was just asked for what this is compiled for.
-        unsafe { wide::map(data, change) };
-        return;
+    match Width::of_this_processor() {
+        // SAFETY: the processor has what this is compiled for.
+        Width::Bits512 => return unsafe { wide512::map(data, change) },
+        // SAFETY: as above.
+        Width::Bits256 => return unsafe { wide256::map(data, change) },
+        Width::Any => {}
     }
     any::map(data, change);
 }
 
-/// For vectors of 256 bits.
+/// The widest vectors of a processor.
 #[cfg(target_arch = "x86_64")]
-mod wide {
-    use bytemuck::Pod;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Width {
+    Any,
+    Bits256,
+    Bits512,
+}
 
-    use super::any;
-
-    #[target_feature(enable = "avx2")]
-    pub(super) fn zip<T: Pod>(accumulator: &mut [u8], operand: &[u8], combine: impl Fn(T, T) -> T) {
-        any::zip(accumulator, operand, combine);
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub(super) fn merge<T: Pod>(
-        destination: &mut [u8],
-        left: &[u8],
-        right: &[u8],
-        combine: impl Fn(T, T) -> T,
-    ) {
-        any::merge(destination, left, right, combine);
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub(super) fn map<T: Pod>(data: &mut [u8], change: impl Fn(T) -> T) {
-        any::map(data, change);
+#[cfg(target_arch = "x86_64")]
+impl Width {
+    /// The answers are remembered; asking costs a load and a comparison.
+    fn of_this_processor() -> Self {
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+            Self::Bits512
+        } else if is_x86_feature_detected!("avx2") {
+            Self::Bits256
+        } else {
+            Self::Any
+        }
     }
 }
+
+/// The loops, compiled for processors with some features.
+#[cfg(target_arch = "x86_64")]
+macro_rules! compiled_for {
+    ($module:ident, $features:literal) => {
+        mod $module {
+            use bytemuck::Pod;
+
+            use super::any;
+
+            #[target_feature(enable = $features)]
+            pub(super) fn zip<T: Pod>(
+                accumulator: &mut [u8],
+                operand: &[u8],
+                combine: impl Fn(T, T) -> T,
+            ) {
+                any::zip(accumulator, operand, combine);
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn merge<T: Pod>(
+                destination: &mut [u8],
+                left: &[u8],
+                right: &[u8],
+                combine: impl Fn(T, T) -> T,
+            ) {
+                any::merge(destination, left, right, combine);
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn map<T: Pod>(data: &mut [u8], change: impl Fn(T) -> T) {
+                any::map(data, change);
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+compiled_for!(wide256, "avx2");
+#[cfg(target_arch = "x86_64")]
+compiled_for!(wide512, "avx512f,avx512bw");
 
 /// The loops themselves.
 #[expect(

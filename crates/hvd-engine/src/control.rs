@@ -113,10 +113,11 @@ impl ControlChannel {
         for peer in &mut self.peers {
             loop {
                 let length = transport.try_recv(peer.rank, Lane::Control, &mut self.piece)?;
-                if length == 0 {
+                peer.incoming.push(&self.piece[..length]);
+                // Less than there is room for is all there was; what came since ends the next wait.
+                if length < self.piece.len() {
                     break;
                 }
-                peer.incoming.push(&self.piece[..length]);
             }
             while let Some(message) = peer.incoming.next_message().map_err(internal)? {
                 let (kind, message) = Kind::split(message).map_err(internal)?;

@@ -16,6 +16,9 @@ pub(crate) struct Member {
     /// How long a peer may make no progress.
     pub(crate) patience: Duration,
     pub(crate) abort: Abort,
+    /// Whether every rank on this machine has a core of its own, so that a wait may look before it
+    /// sleeps.
+    pub(crate) has_cores: bool,
 }
 
 impl Member {

@@ -160,6 +160,10 @@ impl Transport for Mixed {
         slept.unwrap_or(Ok(Wake::Event))
     }
 
+    fn set_eager(&mut self, eager: bool) {
+        self.far.set_eager(eager);
+    }
+
     fn waker(&self) -> Waker {
         self.near.rings.waker()
     }

@@ -45,6 +45,13 @@ impl Card {
         self.hostname == other.hostname && self.host_identity == other.host_identity
     }
 
+    /// Whether both ranks run on one kernel, and so on the same cores. Containers of one machine
+    /// are different hosts, but not different machines.
+    pub(super) fn is_on_machine_of(&self, other: &Self) -> bool {
+        let boot = |card: &Self| card.host_identity.split(' ').next().map(str::to_owned);
+        boot(self) == boot(other)
+    }
+
     fn encode(&self) -> String {
         let Self {
             address,

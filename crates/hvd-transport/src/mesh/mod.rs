@@ -27,6 +27,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hvd_rendezvous::{JobKey, Store, deadline};
@@ -220,6 +221,14 @@ impl Meeting<'_> {
         self.end.saturating_duration_since(Instant::now())
     }
 
+    /// Whether the ranks of this machine, in whatever containers, are not more than its cores.
+    fn has_cores(&self) -> bool {
+        let own = &self.cards[self.rank().index()];
+        let ranks = self.cards.iter().filter(|card| card.is_on_machine_of(own));
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        ranks.count() <= cores
+    }
+
     fn hosts(&self) -> Vec<String> {
         self.cards
             .iter()
@@ -271,6 +280,7 @@ impl Meeting<'_> {
             hosts: self.hosts(),
             patience: self.options.patience,
             abort: self.abort.clone(),
+            has_cores: self.has_cores(),
         };
         if let Some(memory) = memory
             && memory.flags.is_empty()

@@ -310,6 +310,7 @@ mod tests {
             hosts: vec!["h".to_owned(); 2],
             patience: Duration::from_secs(10),
             abort: Abort::new(),
+            has_cores: true,
         }
     }
 

@@ -15,6 +15,7 @@ mod close;
 mod connection;
 #[cfg(test)]
 mod tests;
+mod vigil;
 
 use std::io;
 use std::net::TcpStream;
@@ -29,6 +30,7 @@ use crate::os::event::{Flag, poll};
 use crate::{Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
 pub(crate) use bundle::{Bundle, STRIPE};
 pub(crate) use connection::Connection;
+use vigil::Vigil;
 
 /// How long a wait for a peer that closed its connection waits for the reason.
 const GRACE: Duration = Duration::from_secs(1);
@@ -43,6 +45,10 @@ pub(crate) struct Tcp {
     flag: Arc<Flag>,
     /// Kept from one wait to the next for its memory.
     wanted: Vec<Wanted>,
+    /// How waits begin for which somebody waits.
+    vigil: Vigil,
+    /// Whether somebody waits for the next control message.
+    eager: bool,
     /// The process whose connections these are; a forked child must not close them.
     process: u32,
 }
@@ -63,11 +69,14 @@ impl Tcp {
     /// Waits of this rank also end when `flag` is raised.
     pub(crate) fn new(member: Member, peers: Vec<Option<Lanes>>, flag: Arc<Flag>) -> Self {
         let (wanted, process) = (Vec::new(), std::process::id());
+        let vigil = Vigil::new(member.has_cores);
         let this = Self {
             member,
             peers,
             flag,
             wanted,
+            vigil,
+            eager: false,
             process,
         };
         this.member.abort.on_raise(this.waker());
@@ -128,9 +137,14 @@ impl Tcp {
         connection.ended.is_none().then_some(&connection.stream)
     }
 
-    /// Sleeps on `wanted` and keeps of it those connections whose other end was closed; false if
+    /// Waits for `wanted` and keeps of it those connections whose other end was closed; false if
     /// the deadline passed.
-    fn sleep(&self, wanted: &mut Vec<Wanted>, deadline: Option<Instant>) -> io::Result<bool> {
+    fn sleep(
+        &self,
+        wanted: &mut Vec<Wanted>,
+        vigil: Option<&mut Vigil>,
+        deadline: Option<Instant>,
+    ) -> io::Result<bool> {
         let mut polled = Vec::with_capacity(1 + wanted.len());
         polled.push(PollFd::new(&*self.flag, PollFlags::IN));
         for &wanted in &*wanted {
@@ -138,7 +152,10 @@ impl Tcp {
                 polled.push(PollFd::new(stream, wanted.flags));
             }
         }
-        let in_time = poll(&mut polled, deadline)?;
+        let in_time = match vigil {
+            Some(vigil) => vigil.wait(&mut polled, deadline)?,
+            None => poll(&mut polled, deadline)?,
+        };
         if polled[0].revents().contains(PollFlags::IN) {
             self.flag.lower();
         }
@@ -230,9 +247,12 @@ impl Transport for Tcp {
         };
         let mut wanted = std::mem::take(&mut self.wanted);
         self.choose(interest, &mut wanted);
+        let mut vigil = self.vigil;
+        let looks = self.eager && matches!(interest, Interest::Control { .. });
         let in_time = self
-            .sleep(&mut wanted, end)
+            .sleep(&mut wanted, looks.then_some(&mut vigil), end)
             .map_err(Error::io("waiting for connections"))?;
+        self.vigil = vigil;
         for &Wanted {
             peer, lane, strand, ..
         } in &wanted
@@ -246,6 +266,10 @@ impl Transport for Tcp {
             _ if in_time => Ok(Wake::Event),
             _ => Ok(Wake::TimedOut),
         }
+    }
+
+    fn set_eager(&mut self, eager: bool) {
+        self.eager = eager;
     }
 
     fn waker(&self) -> Waker {

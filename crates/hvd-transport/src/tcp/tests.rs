@@ -20,6 +20,7 @@ fn end(rank: u32, lanes: Lanes) -> Tcp {
         hosts: vec!["left".to_owned(), "right".to_owned()],
         patience: Duration::from_secs(30),
         abort: Abort::new(),
+        has_cores: true,
     };
     let mut peers = vec![None, None];
     peers[1 - rank as usize] = Some(lanes);

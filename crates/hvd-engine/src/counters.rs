@@ -38,16 +38,20 @@ pub struct Counts {
     pub planned_operations: u64,
     /// Operations that were executed because the ranks negotiated them.
     pub negotiated_operations: u64,
+    /// Connections to other ranks, over which control messages and tensors travel.
+    pub connections: u64,
 }
 
 impl Counters {
-    pub(crate) fn read(&self) -> Counts {
+    /// What was counted, of an engine whose transport has so many connections.
+    pub(crate) fn read(&self, connections: usize) -> Counts {
         Counts {
             negotiation_messages: self.negotiation_messages.get(),
             notes: self.notes.get(),
             plans: self.plans.get(),
             planned_operations: self.planned_operations.get(),
             negotiated_operations: self.negotiated_operations.get(),
+            connections: u64::try_from(connections).unwrap_or(u64::MAX),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hvd_collectives::Tuning;
-use hvd_transport::{Failure, Inquiry, Transport};
+use hvd_transport::{ConnectionCount, Failure, Inquiry, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::SetChange;
 
@@ -114,6 +114,7 @@ pub struct Engine {
     queue: Arc<Queue>,
     helm: Arc<Helm>,
     counters: Arc<Counters>,
+    connections: ConnectionCount,
     handles: Handles,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -147,6 +148,7 @@ impl Engine {
         let observer = Observer::new(timeline.clone(), options.dump_directory.clone());
         let (hierarchy, core, inquiry) = (options.hierarchy, options.core, options.inquiry.clone());
         let flight_log = observer.flight_log();
+        let connections = transport.connections();
         let cycle = Cycle::new(
             transport, to_cycle, voice, registry, hosts, hierarchy, observer,
         )
@@ -173,6 +175,7 @@ impl Engine {
             queue,
             helm,
             counters,
+            connections,
             handles: Handles::default(),
             thread,
         })
@@ -200,7 +203,7 @@ impl Engine {
 
     /// What this engine has done so far.
     pub fn counts(&self) -> Counts {
-        self.counters.read()
+        self.counters.read(self.connections.get())
     }
 
     /// The process sets there are.

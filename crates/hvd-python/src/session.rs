@@ -380,6 +380,7 @@ pub(crate) fn counters() -> PyResult<BTreeMap<&'static str, u64>> {
         ("plans", counts.plans),
         ("planned_operations", counts.planned_operations),
         ("negotiated_operations", counts.negotiated_operations),
+        ("connections", counts.connections),
     ]))
 }
 

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use hvd_types::Rank;
 
@@ -49,6 +50,8 @@ pub struct Abort(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     cause: OnceLock<Failure>,
+    /// Ranks that are known to have left in peace, and since when.
+    departed: Mutex<Vec<(Rank, Instant)>>,
     wakers: Mutex<Vec<Waker>>,
 }
 
@@ -68,6 +71,21 @@ impl Abort {
             }
         }
         first
+    }
+
+    /// Notes that `rank` has left in peace, which is no failure unless somebody needs it.
+    pub(crate) fn depart(&self, rank: Rank) {
+        self.departures().push((rank, Instant::now()));
+        for waker in self.wakers().iter() {
+            waker.wake();
+        }
+    }
+
+    /// Since when `rank` is known to have left in peace.
+    pub(crate) fn departed(&self, rank: Rank) -> Option<Instant> {
+        let departures = self.departures();
+        let departure = departures.iter().find(|(departed, _)| *departed == rank);
+        departure.map(|&(_, since)| since)
     }
 
     /// The first failure, if there was one.
@@ -92,6 +110,11 @@ impl Abort {
             waker.wake();
         }
         wakers.push(waker);
+    }
+
+    fn departures(&self) -> std::sync::MutexGuard<'_, Vec<(Rank, Instant)>> {
+        let departed = self.0.departed.lock();
+        departed.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wakers(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {

@@ -34,4 +34,4 @@ pub use job::{accuse, connect, open_store};
 pub use lifeline::{Inquiry, LONGEST_ANSWER, Lifeline, Witness};
 pub use mesh::{Mesh, MeshOptions, Network, TcpOptions, TransportKind, join};
 pub use shm::{Commons, Inputs};
-pub use transport::{Interest, Lane, Transport, Wake};
+pub use transport::{ConnectionCount, Interest, Lane, Transport, Wake};

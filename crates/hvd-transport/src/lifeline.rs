@@ -294,7 +294,10 @@ impl Watcher {
         while let Some(message) = self.lines[index].next_message() {
             match message {
                 Message::Alive => {}
-                Message::Goodbye => return drop(self.lines.remove(index)),
+                Message::Goodbye => {
+                    let line = self.lines.remove(index);
+                    return self.abort.depart(line.peer);
+                }
                 Message::Failure(failure) => self.pass_on(index, failure),
                 Message::Question(number) => self.answer(index, number),
                 Message::Answer { number, said } => {

@@ -17,8 +17,8 @@ use hvd_types::Rank;
 use crate::member::Member;
 use crate::os::event::Flag;
 use crate::shm::{Rings, Segment};
-use crate::tcp::{Lanes, Tcp};
-use crate::{Commons, Interest, Lane, Result, Transport, Wake, Waker};
+use crate::tcp::{Links, Tcp};
+use crate::{Commons, ConnectionCount, Interest, Lane, Result, Transport, Wake, Waker};
 
 /// One rank's end of the memory of its host, and its connections to other hosts.
 #[derive(Debug)]
@@ -48,20 +48,15 @@ pub(crate) struct HostMemory {
 }
 
 impl Mixed {
-    /// Takes this rank's part of its host's memory. `peers` are the connections, by rank; ranks of
-    /// this host have none.
-    pub(crate) fn new(
-        member: Member,
-        memory: &HostMemory,
-        peers: Vec<Option<Lanes>>,
-    ) -> Result<Self> {
+    /// Takes this rank's part of its host's memory. `links` are the lanes to ranks of other hosts.
+    pub(crate) fn new(member: Member, memory: &HostMemory, links: Links) -> Result<Self> {
         let place = |rank: Rank| memory.ranks.iter().position(|&near| near == rank);
         let places: Vec<Option<usize>> = (0..member.hosts.len())
             .map(|index| place(Rank::from_index(index)))
             .collect();
         let own = places[member.rank.index()].unwrap_or_default();
         let rings = Rings::new(&memory.segment, own, &memory.flags)?;
-        let far = Tcp::new(member.clone(), peers, Arc::clone(&memory.flags[own]));
+        let far = Tcp::new(member.clone(), links, Arc::clone(&memory.flags[own]));
         // The connections have registered the flag with the abort.
         Ok(Self {
             member,
@@ -158,6 +153,10 @@ impl Transport for Mixed {
         near.rings.awake();
         self.member.abort.check()?;
         slept.unwrap_or(Ok(Wake::Event))
+    }
+
+    fn connections(&self) -> ConnectionCount {
+        self.far.connections()
     }
 
     fn set_eager(&mut self, eager: bool) {

@@ -16,6 +16,8 @@
 //! - `WIRE-4` once the job's [`Abort`](crate::Abort) is raised, `wait` and every later `try_` call
 //!   that would return 0 fail with its cause.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
@@ -62,6 +64,21 @@ pub enum Wake {
     TimedOut,
 }
 
+/// How many connections to other ranks a transport has; any thread may look.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionCount(Arc<AtomicUsize>);
+
+impl ConnectionCount {
+    /// The number now.
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, connections: usize) {
+        self.0.fetch_add(connections, Ordering::Relaxed);
+    }
+}
+
 /// One rank's end of the wires to all other ranks.
 pub trait Transport: Send {
     /// This end's rank.
@@ -92,6 +109,11 @@ pub trait Transport: Send {
     /// worth a core to look for it for a while before sleeping. Not at first.
     fn set_eager(&mut self, eager: bool) {
         let _ = eager;
+    }
+
+    /// How many connections this end has; none where there is no network between ranks.
+    fn connections(&self) -> ConnectionCount {
+        ConnectionCount::default()
     }
 
     /// A handle with which any thread ends this transport's wait.

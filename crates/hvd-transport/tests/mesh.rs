@@ -394,6 +394,75 @@ fn needing_a_peer_that_left_is_an_error_naming_it() {
     );
 }
 
+/// Others are told that rank 1 listens where nobody does.
+fn unreachable(scope: &str, said: &str) -> String {
+    let (_, rest) = said.split_once('\n').unwrap_or_default();
+    if scope == "mesh/0/ranks" {
+        format!("127.0.0.1:1\n{rest}")
+    } else {
+        said.to_owned()
+    }
+}
+
+#[test]
+fn late_2_a_rank_that_cannot_be_reached_when_it_is_needed_is_named() {
+    let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
+    let outcomes = run_ranks(2, move |rank| {
+        let options = options(rank.index(), 2, &key, TransportKind::Tcp, PATIENCE);
+        let honest: fn(&str, &str) -> String = |_, said| said.to_owned();
+        let bend = [honest, unreachable][rank.index()];
+        let store = store.clone();
+        let mut mesh = join(&options, &mut Bent { store, bend }).unwrap();
+        if rank == Rank::COORDINATOR {
+            let error = mesh.transport.send(Rank::new(1), b"word").unwrap_err();
+            let cause = mesh.abort.cause().unwrap().clone();
+            mesh.lifeline.as_ref().unwrap().report(cause);
+            return error.to_string();
+        }
+        let error = mesh.transport.recv(Rank::new(0), &mut [0; 4]);
+        error.unwrap_err().to_string()
+    });
+    let expected = "rank 1 on host `localhost` could not be reached by rank 0 on host `localhost`: \
+                    cannot connect the ranks of the job: cannot reach rank 1 on host `localhost` at \
+                    127.0.0.1:1: ";
+    for outcome in outcomes {
+        assert!(outcome.starts_with(expected), "{outcome}");
+    }
+}
+
+#[test]
+fn connections_are_made_when_they_are_first_needed() {
+    let counts = run_ranks_with(mesh_of(Wire::Tcp, 6), |_, mut mesh: Mesh| {
+        let before = mesh.transport.connections().get();
+        for _ in 0..3 {
+            greet(&mut mesh);
+        }
+        let after = mesh.transport.connections().get();
+        (before, after, mesh)
+    });
+    for (before, after, _mesh) in counts {
+        assert_eq!((before, after), (0, 2), "one to each neighbour");
+    }
+}
+
+#[test]
+fn claim_1_ranks_that_need_each_other_at_once_use_the_same_connections() {
+    for _ in 0..20 {
+        let counts = run_ranks_with(mesh_of(Wire::Tcp, 4), |rank, mut mesh: Mesh| {
+            for distance in 1..4 {
+                let peer = Rank::from_index(rank.index() ^ distance);
+                let mut word = [0; 4];
+                let said = rank.number().to_le_bytes();
+                let both = (Some((peer, &said[..])), Some((peer, &mut word[..])));
+                mesh.transport.exchange(both.0, both.1).unwrap();
+                assert_eq!(word, peer.number().to_le_bytes());
+            }
+            (mesh.transport.connections().get(), mesh)
+        });
+        assert!(counts.iter().all(|(count, _)| *count == 3));
+    }
+}
+
 #[test]
 fn a_closed_control_connection_does_not_keep_a_waiter_busy() {
     let mut ends = mesh_of(Wire::Tcp, 3);

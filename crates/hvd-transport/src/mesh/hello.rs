@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! connector   rank u32 | generation u64 | number u8, little endian   ->
-//!             <-   verdict u8: 0 welcome, 1 another generation, 2 not expected   acceptor
+//!             <-   verdict u8: 0 welcome, 1 another generation, 2 not expected,
+//!                  3 not needed: the acceptor connects that lane itself            acceptor
 //! ```
 //!
 //! The number tells the connections of one lane apart.
@@ -12,27 +13,41 @@ use std::io::{self, Read, Write};
 use hvd_rendezvous::Purpose;
 use hvd_types::Rank;
 
+use super::claims::Claims;
 use crate::{Error, Result};
 
 const WELCOME: u8 = 0;
 const OTHER_GENERATION: u8 = 1;
+const NOT_EXPECTED: u8 = 2;
+const NOT_NEEDED: u8 = 3;
+
+/// What a connector is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Welcome,
+    /// The other rank is about to connect that lane.
+    NotNeeded,
+    NotExpected,
+}
 
 /// Whom an acceptor lets in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Expected {
-    /// The acceptor's own rank; higher ones connect to it.
+    /// The acceptor's own rank.
     pub(super) rank: Rank,
     pub(super) size: u32,
     pub(super) generation: u64,
+    /// Who connects which lane.
+    pub(super) claims: Claims,
 }
 
-/// Introduces `rank` to the acceptor.
+/// Introduces `rank` to the acceptor; false if the acceptor connects that lane itself.
 pub(super) fn say(
     stream: &mut (impl Read + Write),
     rank: Rank,
     generation: u64,
     number: u8,
-) -> Result<()> {
+) -> Result<bool> {
     let doing = "introducing this rank to another";
     let mut hello = rank.number().to_le_bytes().to_vec();
     hello.extend(generation.to_le_bytes());
@@ -41,7 +56,8 @@ pub(super) fn say(
     let mut verdict = [0];
     stream.read_exact(&mut verdict).map_err(Error::io(doing))?;
     match verdict {
-        [WELCOME] => Ok(()),
+        [WELCOME] => Ok(true),
+        [NOT_NEEDED] => Ok(false),
         [OTHER_GENERATION] => Err(refusal(
             "the other rank was initialised another number of times than this one",
         )),
@@ -53,63 +69,99 @@ fn refusal(text: &'static str) -> Error {
     Error::io("introducing this rank to another")(io::Error::other(text))
 }
 
-/// Hears who the connector is, and the connection's number; `None` if it is nobody who is expected
-/// here.
+/// Hears who the connector is and the connection's number, says whether it is somebody who is
+/// expected, and has `take` called if so.
 pub(super) fn hear(
     stream: &mut (impl Read + Write),
     purpose: Purpose,
-    expected: Expected,
-) -> io::Result<Option<(Rank, u8)>> {
+    expected: &Expected,
+    take: impl FnOnce(Rank, u8),
+) -> io::Result<Verdict> {
     let mut hello = [0; 13];
     stream.read_exact(&mut hello)?;
     let [a, b, c, d, generation @ .., number] = hello;
     let rank = Rank::new(u32::from_le_bytes([a, b, c, d]));
-    let verdict = expected.judge(rank, u64::from_le_bytes(generation), purpose);
-    stream.write_all(&[verdict])?;
-    Ok((verdict == WELCOME).then_some((rank, number)))
+    if u64::from_le_bytes(generation) != expected.generation {
+        stream.write_all(&[OTHER_GENERATION])?;
+        return Ok(Verdict::NotExpected);
+    }
+    let verdict = expected.judge(rank, purpose, number);
+    let said = match verdict {
+        Verdict::Welcome => WELCOME,
+        Verdict::NotNeeded => NOT_NEEDED,
+        Verdict::NotExpected => NOT_EXPECTED,
+    };
+    stream.write_all(&[said])?;
+    // After the answer, because whoever takes the connection may send on it at once.
+    if verdict == Verdict::Welcome {
+        take(rank, number);
+    }
+    Ok(verdict)
 }
 
 impl Expected {
-    fn judge(self, rank: Rank, generation: u64, purpose: Purpose) -> u8 {
-        if generation != self.generation {
-            return OTHER_GENERATION;
+    fn judge(&self, rank: Rank, purpose: Purpose, number: u8) -> Verdict {
+        if rank.number() >= self.size || rank == self.rank {
+            return Verdict::NotExpected;
         }
-        let fits = match purpose {
-            Purpose::Lifeline => self.rank == Rank::COORDINATOR,
-            Purpose::Control | Purpose::Data => true,
-            Purpose::Store | Purpose::Segment | Purpose::Agent | Purpose::Probe => false,
-        };
-        if fits && rank > self.rank && rank.number() < self.size {
-            WELCOME
-        } else {
-            2
+        match purpose {
+            Purpose::Lifeline if self.rank == Rank::COORDINATOR => Verdict::Welcome,
+            Purpose::Control | Purpose::Data => self.claims.judge(rank, purpose, number),
+            Purpose::Lifeline
+            | Purpose::Store
+            | Purpose::Segment
+            | Purpose::Agent
+            | Purpose::Probe => Verdict::NotExpected,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
 
-    #[test]
-    fn only_higher_ranks_of_this_generation_are_welcome() {
+    /// What rank 1 of 3, in generation 7, answers.
+    fn answer(rank: u32, generation: u64, purpose: Purpose) -> (u8, bool) {
+        let own = Rank::new(1);
+        let (size, claims) = (3, Claims::new(own));
         let expected = Expected {
-            rank: Rank::new(1),
-            size: 3,
+            rank: own,
+            size,
             generation: 7,
+            claims,
         };
-        let judge =
-            |rank, generation, purpose| expected.judge(Rank::new(rank), generation, purpose);
-        assert_eq!(judge(2, 7, Purpose::Data), WELCOME);
-        assert_eq!(judge(2, 7, Purpose::Control), WELCOME);
-        assert_eq!(judge(2, 8, Purpose::Data), OTHER_GENERATION);
+        let mut hello = rank.to_le_bytes().to_vec();
+        hello.extend(generation.to_le_bytes());
+        hello.push(0);
+        let (mut stream, mut taken) = (Cursor::new(hello), false);
+        hear(&mut stream, purpose, &expected, |_, _| taken = true).unwrap();
+        (stream.into_inner()[13], taken)
+    }
+
+    #[test]
+    fn only_other_ranks_of_this_generation_are_welcome() {
+        for (rank, purpose) in [
+            (2, Purpose::Data),
+            (2, Purpose::Control),
+            (0, Purpose::Data),
+        ] {
+            assert_eq!(
+                answer(rank, 7, purpose),
+                (WELCOME, true),
+                "{rank} {purpose:?}"
+            );
+        }
+        assert_eq!(answer(2, 8, Purpose::Data), (OTHER_GENERATION, false));
         for (rank, purpose) in [
             (1, Purpose::Data),
-            (0, Purpose::Data),
             (3, Purpose::Data),
             (2, Purpose::Lifeline),
+            (2, Purpose::Store),
         ] {
-            assert_eq!(judge(rank, 7, purpose), 2, "{rank} {purpose:?}");
+            let expected = (NOT_EXPECTED, false);
+            assert_eq!(answer(rank, 7, purpose), expected, "{rank} {purpose:?}");
         }
     }
 }

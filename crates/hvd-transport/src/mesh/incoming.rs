@@ -1,9 +1,11 @@
-//! This rank's port during joining: takes connections of higher ranks in whatever order they
-//! come, and gives them out when they are asked for.
+//! This rank's port: takes connections of other ranks in whatever order they come. During joining
+//! it gives out lifelines when they are asked for; lanes are for [`super::late`], which takes it
+//! over.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hvd_rendezvous::accept::{Acceptor, Guest};
@@ -11,9 +13,10 @@ use hvd_rendezvous::deadline::{self, Socket, Timed};
 use hvd_rendezvous::{Error as StoreError, Purpose};
 use hvd_types::Rank;
 
-use super::hello::{self, Expected};
+use super::claims::Claims;
+use super::hello::{self, Expected, Verdict};
 use super::{MeshOptions, network};
-use crate::{Abort, Error, Result, Waker};
+use crate::{Abort, Error, Lane, Result, Waker};
 
 /// How long an authenticated connector may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
@@ -22,17 +25,46 @@ const HELLO: Duration = Duration::from_secs(5);
 pub(super) type Key = (Rank, Purpose, u8);
 
 /// What ends a wait for connections.
-enum News {
+#[derive(Debug)]
+pub(super) enum News {
+    /// Another rank has connected.
     Arrived(Key, TcpStream),
+    /// This rank has tried to connect a lane; none if the other rank does.
+    Dialed(Rank, Lane, Result<Option<Vec<TcpStream>>>),
     Aborted,
 }
 
+/// Where news goes, and who is told that there is some.
+#[derive(Debug, Clone)]
+pub(super) struct Desk {
+    sender: Sender<News>,
+    waker: Arc<OnceLock<Waker>>,
+}
+
+impl Desk {
+    pub(super) fn tell(&self, news: News) {
+        // Nobody listens any more once this rank has left.
+        let _ = self.sender.send(news);
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// Has `waker` called for all news from now on.
+    pub(super) fn on_news(&self, waker: Waker) {
+        let _ = self.waker.set(waker);
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Incoming {
     address: SocketAddr,
     abort: Abort,
-    news: Receiver<News>,
-    arrived: HashMap<Key, TcpStream>,
-    /// Closes the port when joining is over.
+    pub(super) desk: Desk,
+    pub(super) news: Receiver<News>,
+    pub(super) arrived: HashMap<Key, TcpStream>,
+    expected: Arc<Expected>,
+    /// Closes the port when this rank leaves.
     _acceptor: Acceptor<TcpListener>,
 }
 
@@ -44,32 +76,40 @@ impl Incoming {
             .local_addr()
             .map_err(Error::io("opening a port for the other ranks"))?;
         let placement = &options.placement;
-        let (rank, size) = (placement.rank, placement.size);
-        let expected = Expected {
-            rank,
-            size,
+        let expected = Arc::new(Expected {
+            rank: placement.rank,
+            size: placement.size,
             generation: options.generation,
-        };
+            claims: Claims::new(placement.rank),
+        });
         let (sender, news) = mpsc::channel();
-        let alarm = sender.clone();
-        abort.on_raise(Waker::new(move || {
-            // Nobody listens any more once joining is over.
-            let _ = alarm.send(News::Aborted);
-        }));
-        let serve = move |guest: &Guest<TcpStream>| receive(guest, expected, &sender);
+        let desk = Desk {
+            sender,
+            waker: Arc::default(),
+        };
+        let alarm = desk.clone();
+        abort.on_raise(Waker::new(move || alarm.tell(News::Aborted)));
+        let (told, judge) = (desk.clone(), Arc::clone(&expected));
+        let serve = move |guest: &Guest<TcpStream>| receive(guest, &judge, &told);
         let acceptor = Acceptor::start(listener, "hvd-mesh", &options.key, serve)?;
-        let (abort, arrived) = (abort.clone(), HashMap::new());
         Ok(Self {
             address,
-            abort,
+            abort: abort.clone(),
+            desk,
             news,
-            arrived,
+            arrived: HashMap::new(),
+            expected,
             _acceptor: acceptor,
         })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Who connects which lane.
+    pub(super) fn claims(&self) -> &Claims {
+        &self.expected.claims
     }
 
     /// Waits for these connections; on a timeout returns the ranks of those that are missing.
@@ -91,6 +131,7 @@ impl Incoming {
                     self.arrived.entry(key).or_insert(stream);
                 }
                 Ok(News::Aborted) => self.abort.check()?,
+                Ok(News::Dialed(..)) => {}
                 Err(_) => {
                     let mut ranks: Vec<Rank> = missing.iter().map(|&(rank, ..)| rank).collect();
                     ranks.sort_unstable();
@@ -107,8 +148,8 @@ impl Incoming {
 /// Serves one authenticated connection: hears who it is and passes it on.
 fn receive(
     guest: &Guest<TcpStream>,
-    expected: Expected,
-    sender: &Sender<News>,
+    expected: &Expected,
+    desk: &Desk,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from another rank";
     let (stream, purpose) = (guest.stream(), guest.purpose());
@@ -116,16 +157,14 @@ fn receive(
     // From here on the connection belongs to the mesh: the other end may use it as soon as it is
     // welcomed, and closing the port must not end it.
     let kept = guest.keep().try_clone().map_err(StoreError::io(doing))?;
-    let Some((rank, number)) =
-        hello::hear(&mut timed, purpose, expected).map_err(StoreError::io(doing))?
-    else {
+    let take = |rank, number| desk.tell(News::Arrived((rank, purpose, number), kept));
+    let verdict =
+        hello::hear(&mut timed, purpose, expected, take).map_err(StoreError::io(doing))?;
+    if verdict == Verdict::NotExpected {
         return Err(StoreError::Refused(format!(
             "a connection for {purpose:?} is not expected"
         )));
-    };
+    }
     stream.limit_read(None).map_err(StoreError::io(doing))?;
-    stream.limit_write(None).map_err(StoreError::io(doing))?;
-    // Joining may have been given up; then nobody takes it.
-    let _ = sender.send(News::Arrived((rank, purpose, number), kept));
-    Ok(())
+    stream.limit_write(None).map_err(StoreError::io(doing))
 }

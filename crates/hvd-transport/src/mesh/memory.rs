@@ -14,7 +14,7 @@ use crate::mixed::HostMemory;
 use crate::shm::Capacities;
 use crate::{Error, Result};
 
-impl Meeting<'_> {
+impl Meeting {
     /// The memory of this host if all its ranks have it, else perhaps a note why not.
     pub(super) fn share_memory(
         &self,
@@ -22,14 +22,17 @@ impl Meeting<'_> {
         store: &mut dyn Store,
     ) -> Result<(Option<HostMemory>, Option<String>)> {
         let household = self.household();
-        if self.options.kind == TransportKind::SharedMemory && household.has_flags {
+        if self.options().kind == TransportKind::SharedMemory && household.has_flags {
             return Err(Error::Bootstrap(self.apart()));
         }
         // Known from the cards, so no rank comes to the exchange in vain.
-        if self.options.kind == TransportKind::Tcp || !self.has_neighbours() {
+        if self.options().kind == TransportKind::Tcp || !self.has_neighbours() {
             return Ok((None, None));
         }
-        match (self.hand_over(household, offer, store)?, self.options.kind) {
+        match (
+            self.hand_over(household, offer, store)?,
+            self.options().kind,
+        ) {
             (Ok(memory), _) => Ok((memory, None)),
             (Err(trouble), TransportKind::SharedMemory) => Err(Error::Bootstrap(trouble)),
             (Err(trouble), _) => Ok((None, Some(format!("using TCP: {trouble}")))),
@@ -38,12 +41,12 @@ impl Meeting<'_> {
 
     /// The ranks of this rank's host.
     fn household(&self) -> Household {
-        let own = &self.cards[self.rank().index()];
-        let ranks = (0..self.cards.len())
-            .filter(|&index| self.cards[index].is_beside(own))
+        let own = &self.cards()[self.rank().index()];
+        let ranks = (0..self.cards().len())
+            .filter(|&index| self.cards()[index].is_beside(own))
             .map(Rank::from_index)
             .collect::<Vec<Rank>>();
-        let has_flags = ranks.len() < self.cards.len();
+        let has_flags = ranks.len() < self.cards().len();
         Household { ranks, has_flags }
     }
 
@@ -51,7 +54,7 @@ impl Meeting<'_> {
     fn has_neighbours(&self) -> bool {
         let mut places = HashSet::new();
         let mut place = self
-            .cards
+            .cards()
             .iter()
             .map(|card| (&card.hostname, &card.host_identity));
         !place.all(|place| places.insert(place))
@@ -59,10 +62,10 @@ impl Meeting<'_> {
 
     /// Why not all ranks can share memory.
     fn apart(&self) -> String {
-        let first = &self.cards[0];
+        let first = &self.cards()[0];
         let is_apart = |card: &&super::Card| !card.is_beside(first);
-        let other = self.cards.iter().find(is_apart).unwrap_or(first);
-        let index = self.cards.iter().position(|card| card == other);
+        let other = self.cards().iter().find(is_apart).unwrap_or(first);
+        let index = self.cards().iter().position(|card| card == other);
         format!(
             "rank 0 on `{}` and rank {} on `{}` share no memory",
             first.hostname,
@@ -86,8 +89,8 @@ impl Meeting<'_> {
             Err(error) => (Err(error.to_string()), None),
         };
         let report = memory.as_ref().err().map_or("", String::as_str);
-        let scope = format!("mesh/{}/memory", self.options.generation);
-        let size = self.cards.len();
+        let scope = format!("mesh/{}/memory", self.options().generation);
+        let size = self.cards().len();
         let reports = store.exchange(&scope, self.rank(), size, report.as_bytes(), self.left())?;
         drop(serving);
         let failed = ranks.iter().find(|rank| !reports[rank.index()].is_empty());
@@ -106,12 +109,12 @@ impl Meeting<'_> {
         household: Household,
         offer: Option<Result<Offer>>,
     ) -> Result<(Option<HostMemory>, Option<Serving>)> {
-        let (key, first) = (&self.options.key, household.ranks[0]);
+        let (key, first) = (&self.options().key, household.ranks[0]);
         if household.ranks.len() == 1 {
             return Ok((None, None));
         }
         if first != self.rank() {
-            let socket = &self.cards[first.index()].socket;
+            let socket = &self.cards()[first.index()].socket;
             let memory = handover::fetch(socket, household, key, self.end)?;
             return Ok((Some(memory), None));
         }

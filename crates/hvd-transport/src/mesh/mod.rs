@@ -5,8 +5,9 @@
 //! 3. On every host with several ranks the first hands memory to the others, and all exchange
 //!    whether that worked. If it did for everybody on a host, it is used there.
 //! 4. Every rank connects its lifeline to rank 0.
-//! 5. Each rank connects both lanes to every lower rank with which it shares no memory, several at a
-//!    time.
+//!
+//! Lanes between ranks that share no memory are connected when they are first needed ([`late`]), so
+//! that a rank has connections to those it works with and not to all.
 //!
 //! - `MESH-1` the names in the store carry the generation, so a job can be initialised again.
 //! - `MESH-2` every step ends by [`MeshOptions::timeout`], and says whom it waited for.
@@ -14,10 +15,12 @@
 //!   the port delays nobody (see [`hvd_rendezvous::accept`]).
 
 mod card;
-mod dial;
+mod claims;
+mod directory;
 mod handover;
 mod hello;
 mod incoming;
+mod late;
 mod lines;
 mod memory;
 mod network;
@@ -37,11 +40,13 @@ use crate::member::Member;
 use crate::mixed::{HostMemory, Mixed};
 use crate::os::event::Flag;
 use crate::shm::{Capacities, SharedMemory};
-use crate::tcp::{STRIPE, Tcp};
+use crate::tcp::{Links, STRIPE, Tcp};
 use crate::{Abort, Error, Failure, Lifeline, Result, Transport, mem};
 use card::Card;
+use directory::Directory;
 use handover::Offer;
 use incoming::Incoming;
+use late::Late;
 
 /// Which wires a job may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -129,7 +134,7 @@ impl fmt::Debug for Mesh {
     }
 }
 
-/// Connects this rank with all others of its job; returns when they are all connected with it.
+/// Makes this rank one of its job; returns when it would learn of the death of any other.
 pub fn join(options: &MeshOptions, store: &mut dyn Store) -> Result<Mesh> {
     join_as(options, &Pretence::default(), store)
 }
@@ -162,7 +167,7 @@ pub(crate) fn join_as(
         return alone(options);
     }
     let abort = Abort::new();
-    let mut incoming = Incoming::listen(options, &abort)?;
+    let incoming = Incoming::listen(options, &abort)?;
     // A failure is told to the others in step 3, and only if they would have used the memory.
     let offer = (options.kind != TransportKind::Tcp).then(Offer::open);
     let end = deadline::after(options.timeout);
@@ -171,15 +176,18 @@ pub(crate) fn join_as(
         card.host_identity.clone_from(identity);
     }
     let cards = card::exchange(&card, options, store)?;
-    Meeting {
-        options,
-        end,
-        abort,
+    let directory = Arc::new(Directory {
+        options: options.clone(),
         cards,
-        capacities: pretence.capacities,
         stripe: pretence.stripe.unwrap_or(STRIPE),
+        abort,
+    });
+    Meeting {
+        directory,
+        end,
+        capacities: pretence.capacities,
     }
-    .connect(offer, &mut incoming, store)
+    .connect(offer, incoming, store)
 }
 
 /// A job of one rank needs no wires.
@@ -200,21 +208,25 @@ fn alone(options: &MeshOptions) -> Result<Mesh> {
 }
 
 /// The ranks once they know of each other.
-struct Meeting<'a> {
-    options: &'a MeshOptions,
+struct Meeting {
+    directory: Arc<Directory>,
     end: Instant,
-    abort: Abort,
-    /// By rank.
-    cards: Vec<Card>,
     /// Sizes of rings, if not the usual ones.
     capacities: Option<Capacities>,
-    /// Bytes that go over one connection before the next is used.
-    stripe: usize,
 }
 
-impl Meeting<'_> {
+impl Meeting {
     fn rank(&self) -> Rank {
-        self.options.placement.rank
+        self.directory.rank()
+    }
+
+    fn options(&self) -> &MeshOptions {
+        &self.directory.options
+    }
+
+    /// By rank.
+    fn cards(&self) -> &[Card] {
+        &self.directory.cards
     }
 
     fn left(&self) -> Duration {
@@ -223,34 +235,37 @@ impl Meeting<'_> {
 
     /// Whether the ranks of this machine, in whatever containers, are not more than its cores.
     fn has_cores(&self) -> bool {
-        let own = &self.cards[self.rank().index()];
-        let ranks = self.cards.iter().filter(|card| card.is_on_machine_of(own));
+        let own = &self.cards()[self.rank().index()];
+        let ranks = self
+            .cards()
+            .iter()
+            .filter(|card| card.is_on_machine_of(own));
         let cores = thread::available_parallelism().map_or(1, usize::from);
         ranks.count() <= cores
     }
 
     fn hosts(&self) -> Vec<String> {
-        self.cards
+        self.cards()
             .iter()
             .map(|card| card.hostname.clone())
             .collect()
     }
 
-    /// Steps 3 to 5.
+    /// Steps 3 and 4.
     fn connect(
         self,
         offer: Option<Result<Offer>>,
-        incoming: &mut Incoming,
+        mut incoming: Incoming,
         store: &mut dyn Store,
     ) -> Result<Mesh> {
         let (memory, note) = self.share_memory(offer, store)?;
-        let lifeline = self.connect_lifelines(incoming)?;
+        let lifeline = self.connect_lifelines(&mut incoming)?;
         match self.connect_transport(memory.as_ref(), incoming) {
             Ok(transport) => {
                 let hosts = self.hosts();
                 Ok(Mesh {
                     transport,
-                    abort: self.abort,
+                    abort: self.directory.abort.clone(),
                     lifeline: Some(lifeline),
                     hosts,
                     note,
@@ -258,7 +273,7 @@ impl Meeting<'_> {
             }
             Err(error) => {
                 // The others would wait for this rank in vain.
-                let host = self.options.placement.hostname.clone();
+                let host = self.options().placement.hostname.clone();
                 let reason = format!("could not join the job: {error}");
                 lifeline.report(Failure {
                     rank: self.rank(),
@@ -273,13 +288,13 @@ impl Meeting<'_> {
     fn connect_transport(
         &self,
         memory: Option<&HostMemory>,
-        incoming: &mut Incoming,
+        incoming: Incoming,
     ) -> Result<Box<dyn Transport>> {
         let member = Member {
             rank: self.rank(),
             hosts: self.hosts(),
-            patience: self.options.patience,
-            abort: self.abort.clone(),
+            patience: self.options().patience,
+            abort: self.directory.abort.clone(),
             has_cores: self.has_cores(),
         };
         if let Some(memory) = memory
@@ -288,11 +303,15 @@ impl Meeting<'_> {
             return Ok(Box::new(SharedMemory::new(&memory.segment, member)?));
         }
         let near = memory.map_or(&[][..], |memory| &memory.ranks);
-        let peers = self.connect_lanes(near, incoming)?;
+        let is_far = |rank: &Rank| *rank != self.rank() && near.binary_search(rank).is_err();
+        let ranks = (0..self.cards().len()).map(Rank::from_index);
+        let far: Vec<Rank> = ranks.filter(is_far).collect();
+        let late = Late::new(Arc::clone(&self.directory), incoming);
+        let links = Links::new(self.cards().len(), &far, Box::new(late));
         if let Some(memory) = memory {
-            return Ok(Box::new(Mixed::new(member, memory, peers)?));
+            return Ok(Box::new(Mixed::new(member, memory, links)?));
         }
         let flag = Flag::new().map_err(Error::io("creating an event"))?;
-        Ok(Box::new(Tcp::new(member, peers, Arc::new(flag))))
+        Ok(Box::new(Tcp::new(member, links, Arc::new(flag))))
     }
 }

@@ -1,4 +1,5 @@
-//! Ranks on different hosts: a connection for control per pair of ranks, and a [`Bundle`] for data.
+//! Ranks on different hosts: a connection for control per pair of ranks, and a [`Bundle`] for data,
+//! made when they are first needed ([`links`]).
 //!
 //! A connection that ends is not an error by itself, because a rank that leaves in peace closes
 //! it too. Whether a rank died is the business of the [`crate::Lifeline`], whose news is at most
@@ -8,11 +9,15 @@
 //!   come to it does not go on.
 //! - `TCP-2` a wait that needs that peer gives the lifeline [`GRACE`] to name the rank that failed
 //!   first, and then fails with this one. Control messages are needed from rank 0, and on rank 0
-//!   from everybody; whoever leaves in peace does so after the last of them.
+//!   from everybody; whoever leaves in peace does so after the last of them. The same goes for a
+//!   lane that could not be connected, and for one that is not connected to a rank that has left.
+//! - `TCP-3` a lane is connected by whoever sends on it. A rank that waits for another's bytes waits
+//!   for its connection too, and for the news of its death like anybody.
 
 mod bundle;
 mod close;
 mod connection;
+mod links;
 #[cfg(test)]
 mod tests;
 mod vigil;
@@ -27,9 +32,11 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::member::Member;
 use crate::os::event::{Flag, poll};
-use crate::{Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
+use crate::{ConnectionCount, Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
 pub(crate) use bundle::{Bundle, STRIPE};
 pub(crate) use connection::Connection;
+use links::Link;
+pub(crate) use links::{Links, Operator};
 use vigil::Vigil;
 
 /// How long a wait for a peer that closed its connection waits for the reason.
@@ -39,8 +46,7 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Tcp {
     member: Member,
-    /// By rank; empty for this rank itself and those that are reached otherwise.
-    peers: Vec<Option<Lanes>>,
+    links: Links,
     /// Raised by wakers and the abort.
     flag: Arc<Flag>,
     /// Kept from one wait to the next for its memory.
@@ -53,9 +59,6 @@ pub(crate) struct Tcp {
     process: u32,
 }
 
-/// Both lanes to one rank; by lane.
-pub(crate) type Lanes = [Bundle; 2];
-
 /// A connection that a wait is about: whose, on which lane, which of the lane's, for what.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
@@ -67,12 +70,12 @@ struct Wanted {
 
 impl Tcp {
     /// Waits of this rank also end when `flag` is raised.
-    pub(crate) fn new(member: Member, peers: Vec<Option<Lanes>>, flag: Arc<Flag>) -> Self {
+    pub(crate) fn new(member: Member, links: Links, flag: Arc<Flag>) -> Self {
         let (wanted, process) = (Vec::new(), std::process::id());
         let vigil = Vigil::new(member.has_cores);
-        let this = Self {
+        let mut this = Self {
             member,
-            peers,
+            links,
             flag,
             wanted,
             vigil,
@@ -80,18 +83,31 @@ impl Tcp {
             process,
         };
         this.member.abort.on_raise(this.waker());
+        this.links.on_news(this.waker());
         this
     }
 
-    fn lane(&mut self, peer: Rank, lane: Lane) -> Result<&mut Bundle> {
-        let own = self.member.rank;
-        let pair = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
-        let pair = pair.ok_or_else(|| no_peer(own, peer))?;
-        Ok(&mut pair[lane as usize])
+    /// Nothing moves between a rank and itself, nor to those that are reached otherwise.
+    fn check(&self, peer: Rank, lane: Lane) -> Result<()> {
+        match self.links.get(peer, lane) {
+            Link::None => Err(no_peer(self.member.rank, peer)),
+            _ => self.member.abort.check(),
+        }
     }
 
     fn look(&self, peer: Rank, lane: Lane) -> Option<&Bundle> {
-        Some(&self.peers.get(peer.index())?.as_ref()?[lane as usize])
+        self.links.get(peer, lane).bundle()
+    }
+
+    /// Has the lanes connected on which something is to be sent.
+    fn call(&mut self, interest: Interest<'_>) {
+        let (peers, lane) = match &interest {
+            Interest::Data { send, .. } => (send.as_slice(), Lane::Data),
+            Interest::Control { unsent } => (*unsent, Lane::Control),
+        };
+        for &peer in peers {
+            self.links.call(peer, lane);
+        }
     }
 
     /// Fills `wanted` with the living connections that `interest` is about.
@@ -103,7 +119,7 @@ impl Tcp {
                 wanted.extend(recv.and_then(|peer| self.to_recv(peer, Lane::Data)));
             }
             Interest::Control { unsent } => {
-                let peers = (0..self.peers.len()).map(Rank::from_index);
+                let peers = (0..self.links.lanes.len()).map(Rank::from_index);
                 wanted.extend(peers.filter_map(|peer| self.to_recv(peer, Lane::Control)));
                 let unsent = unsent.iter();
                 wanted.extend(unsent.filter_map(|&peer| self.to_send(peer, Lane::Control)));
@@ -177,9 +193,14 @@ impl Tcp {
                 peers.find_map(|peer| self.ended(peer, Lane::Data))
             }
             // While the last words are still on their way to some, others may have left.
-            Interest::Control { unsent } if !unsent.is_empty() => None,
+            Interest::Control { unsent } if !unsent.is_empty() => {
+                let mut failed = unsent.iter().filter(|&&peer| {
+                    matches!(self.links.get(peer, Lane::Control), Link::Failed { .. })
+                });
+                failed.find_map(|&peer| self.ended(peer, Lane::Control))
+            }
             Interest::Control { .. } if self.member.rank == Rank::COORDINATOR => {
-                (0..self.peers.len())
+                (0..self.links.lanes.len())
                     .find_map(|index| self.ended(Rank::from_index(index), Lane::Control))
             }
             Interest::Control { .. } => self.ended(Rank::COORDINATOR, Lane::Control),
@@ -187,15 +208,28 @@ impl Tcp {
     }
 
     fn ended(&self, peer: Rank, lane: Lane) -> Option<(Rank, Instant)> {
-        Some((peer, self.look(peer, lane)?.ended()?))
+        if let Some(since) = self.links.get(peer, lane).ended() {
+            return Some((peer, since));
+        }
+        let is_unused = lane == Lane::Data && self.links.is_unused(peer, lane);
+        let departed = || self.member.abort.departed(peer);
+        is_unused.then(departed)?.map(|since| (peer, since))
     }
 
     /// `TCP-2`: nobody was named in time, so it is this peer.
-    fn give_up(&self, peer: Rank) -> Result<Wake> {
+    fn give_up(&self, peer: Rank, lane: Lane) -> Result<Wake> {
+        let reason = match self.links.get(peer, lane) {
+            Link::Failed { reason, .. } => {
+                let own = self.member.rank;
+                let host = &self.member.hosts[own.index()];
+                format!("could not be reached by rank {own} on host `{host}`: {reason}")
+            }
+            _ => "closed its connection while it was needed".to_owned(),
+        };
         self.member.abort.raise(Failure {
             rank: peer,
             host: self.member.hosts[peer.index()].clone(),
-            reason: "closed its connection while it was needed".to_owned(),
+            reason,
         });
         self.member.abort.check().map(|()| Wake::Event)
     }
@@ -223,23 +257,32 @@ impl Transport for Tcp {
     }
 
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize> {
-        let sent = self.lane(peer, lane)?.send(bytes);
+        let sent = match self.links.open(peer, lane) {
+            Some(bundle) => bundle.send(bytes),
+            None => 0,
+        };
         if sent == 0 {
-            self.member.abort.check()?;
+            self.check(peer, lane)?;
+            self.links.call(peer, lane);
         }
         Ok(sent)
     }
 
     fn try_recv(&mut self, peer: Rank, lane: Lane, buffer: &mut [u8]) -> Result<usize> {
-        let received = self.lane(peer, lane)?.recv(buffer);
+        let received = match self.links.open(peer, lane) {
+            Some(bundle) => bundle.recv(buffer),
+            None => 0,
+        };
         if received == 0 {
-            self.member.abort.check()?;
+            self.check(peer, lane)?;
         }
         Ok(received)
     }
 
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake> {
         self.member.abort.check()?;
+        self.call(interest);
+        self.links.take_news();
         let lost = self.lost(interest);
         let end = match (deadline, lost) {
             (Some(end), Some((_, since))) => Some(end.min(since + GRACE)),
@@ -257,15 +300,24 @@ impl Transport for Tcp {
             peer, lane, strand, ..
         } in &wanted
         {
-            self.lane(peer, lane)?.strand(strand).look_for_end();
+            if let Some(bundle) = self.links.open(peer, lane) {
+                bundle.strand(strand).look_for_end();
+            }
         }
         self.wanted = wanted;
         self.member.abort.check()?;
         match lost {
-            Some((peer, since)) if since.elapsed() >= GRACE => self.give_up(peer),
+            Some((peer, since)) if since.elapsed() >= GRACE => {
+                let is_data = matches!(interest, Interest::Data { .. });
+                self.give_up(peer, if is_data { Lane::Data } else { Lane::Control })
+            }
             _ if in_time => Ok(Wake::Event),
             _ => Ok(Wake::TimedOut),
         }
+    }
+
+    fn connections(&self) -> ConnectionCount {
+        self.links.count.clone()
     }
 
     fn set_eager(&mut self, eager: bool) {
@@ -285,9 +337,9 @@ impl Transport for Tcp {
 impl Drop for Tcp {
     fn drop(&mut self) {
         if self.member.abort.cause().is_none() && self.process == std::process::id() {
-            let lanes = self.peers.iter().flatten().flatten();
             close::in_peace(
-                lanes
+                self.links
+                    .bundles()
                     .flat_map(Bundle::strands)
                     .filter(|open| open.ended.is_none())
                     .map(|open| &open.stream),

@@ -14,7 +14,7 @@ fn connected() -> (TcpStream, TcpStream) {
     (near, listener.accept().unwrap().0)
 }
 
-fn end(rank: u32, lanes: Lanes) -> Tcp {
+fn end(rank: u32, lanes: [Bundle; 2]) -> Tcp {
     let member = Member {
         rank: Rank::new(rank),
         hosts: vec!["left".to_owned(), "right".to_owned()],
@@ -22,9 +22,12 @@ fn end(rank: u32, lanes: Lanes) -> Tcp {
         abort: Abort::new(),
         has_cores: true,
     };
-    let mut peers = vec![None, None];
-    peers[1 - rank as usize] = Some(lanes);
-    Tcp::new(member, peers, Arc::new(Flag::new().unwrap()))
+    let mut peers = vec![[Link::None, Link::None], lanes.map(Link::Open)];
+    if rank == 1 {
+        peers.reverse();
+    }
+    let links = Links::connected(peers);
+    Tcp::new(member, links, Arc::new(Flag::new().unwrap()))
 }
 
 /// Both ends of two ranks whose data lane has so many connections, and the connections of the

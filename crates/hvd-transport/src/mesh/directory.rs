@@ -1,0 +1,122 @@
+//! Where all ranks of a job are, and how this rank connects to one of them.
+//!
+//! Shared by joining and by the threads that connect lanes later; nothing in it changes.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use hvd_rendezvous::deadline::Timed;
+use hvd_rendezvous::{Purpose, handshake};
+use hvd_types::Rank;
+
+use super::card::Card;
+use super::{MeshOptions, hello, network};
+use crate::os::socket;
+use crate::tcp::{Bundle, Connection};
+use crate::{Abort, Error, Lane, Result};
+
+/// Connections of a data lane inside a host, where one is as fast as the processor.
+const CONNECTIONS_WITHIN_HOST: u8 = 1;
+
+/// Connections of a data lane to another host.
+const CONNECTIONS_BETWEEN_HOSTS: u8 = 2;
+
+/// What fails if a host cannot be reached.
+const DIAL: &str = "connecting";
+
+/// Everybody's card, and what this rank was told.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) options: MeshOptions,
+    /// By rank.
+    pub(super) cards: Vec<Card>,
+    /// Bytes that go over one connection before the next is used.
+    pub(super) stripe: usize,
+    pub(super) abort: Abort,
+}
+
+impl Directory {
+    pub(super) fn rank(&self) -> Rank {
+        self.options.placement.rank
+    }
+
+    pub(super) fn host(&self, rank: Rank) -> &str {
+        &self.cards[rank.index()].hostname
+    }
+
+    /// How many connections carry a lane to a rank; the same seen from there.
+    pub(super) fn strands(&self, peer: Rank, lane: Lane) -> u8 {
+        if lane == Lane::Control {
+            return 1;
+        }
+        let is_here = self.cards[peer.index()].is_beside(&self.cards[self.rank().index()]);
+        self.options.tcp.connections.unwrap_or(if is_here {
+            CONNECTIONS_WITHIN_HOST
+        } else {
+            CONNECTIONS_BETWEEN_HOSTS
+        })
+    }
+
+    /// A lane over `streams`, which are in the order of their numbers.
+    pub(super) fn bundle(&self, streams: Vec<TcpStream>) -> Result<Bundle> {
+        let congestion = self.options.tcp.congestion.as_deref();
+        let strands: Result<Vec<Connection>> = streams
+            .into_iter()
+            .map(|stream| {
+                socket::control_congestion(&stream, congestion).map_err(|source| {
+                    Error::Congestion {
+                        algorithm: congestion.unwrap_or_default().to_owned(),
+                        source,
+                    }
+                })?;
+                Connection::new(stream).map_err(Error::io("preparing a connection"))
+            })
+            .collect();
+        Ok(Bundle::new(strands?, self.stripe))
+    }
+
+    /// Connects to another rank; none if that rank connects the lane itself.
+    pub(super) fn reach(
+        &self,
+        peer: Rank,
+        purpose: Purpose,
+        number: u8,
+        end: Instant,
+    ) -> Result<Option<TcpStream>> {
+        self.abort.check()?;
+        let address = network::address_of(&self.options, peer, &self.cards[peer.index()])?;
+        self.try_reach(address, purpose, number, end)
+            .map_err(|error| {
+                let host = self.host(peer);
+                let advice = match error {
+                    Error::Io { doing: DIAL, .. } => network::advice(&self.options, host),
+                    _ => String::new(),
+                };
+                let text = format!(
+                    "cannot reach rank {peer} on host `{host}` at {address}: {error}{advice}"
+                );
+                // A failure that is known by now says more than its consequence.
+                self.abort.check().err().unwrap_or(Error::Bootstrap(text))
+            })
+    }
+
+    fn try_reach(
+        &self,
+        address: SocketAddr,
+        purpose: Purpose,
+        number: u8,
+        end: Instant,
+    ) -> Result<Option<TcpStream>> {
+        let doing = "preparing the connection";
+        let left = end.saturating_duration_since(Instant::now());
+        let left = left.max(Duration::from_millis(1));
+        let stream = TcpStream::connect_timeout(&address, left).map_err(Error::io(DIAL))?;
+        stream.set_nodelay(true).map_err(Error::io(doing))?;
+        let mut timed = Timed::new(&stream, end);
+        handshake::connect(&mut timed, &self.options.key, purpose)?;
+        let is_welcome = hello::say(&mut timed, self.rank(), self.options.generation, number)?;
+        stream.set_read_timeout(None).map_err(Error::io(doing))?;
+        stream.set_write_timeout(None).map_err(Error::io(doing))?;
+        Ok(is_welcome.then_some(stream))
+    }
+}

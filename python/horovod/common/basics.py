@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from horovod import _core
 from horovod.common import handles
@@ -16,6 +16,25 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import is_iterable
 
 _callbacks_registered = False
+
+
+class Place(NamedTuple):
+    """Where this process is in its job."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+    local_ranks: tuple[int, ...]
+    cross_ranks: tuple[int, ...]
+    is_homogeneous: bool
+
+
+_place: Place | None = None
+"""Kept here and not asked of the engine each time: `torch.compile` can look at a Python value, take
+it for a constant, and compile anew when it has changed."""
 
 
 def init(comm: Any = None, process_sets: str | Sequence[ProcessSet] | None = None) -> None:
@@ -36,11 +55,27 @@ def init(comm: Any = None, process_sets: str | Sequence[ProcessSet] | None = Non
         if isinstance(process_sets, str):
             os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     _core.init()
-    global_process_set.ranks = list(range(_core.size()))
+    _take_place()
     _register_callbacks()
     if static_sets:
         _require_agreement(static_sets)
         sets.register_static(static_sets)
+
+
+def _take_place() -> None:
+    global _place
+    _place = Place(
+        _core.rank(),
+        _core.size(),
+        _core.local_rank(),
+        _core.local_size(),
+        _core.cross_rank(),
+        _core.cross_size(),
+        tuple(_core.local_ranks()),
+        tuple(_core.cross_ranks()),
+        _core.is_homogeneous(),
+    )
+    global_process_set.ranks = list(range(_place.size))
 
 
 def _static_sets(process_sets: Any) -> list[ProcessSet]:
@@ -95,6 +130,8 @@ def _shutdown_at_exit() -> None:
 
 
 def _forget_all() -> None:
+    global _place
+    _place = None
     handles.forget_all()
     sets.forget_all()
 
@@ -114,54 +151,48 @@ def _uncaught_exception() -> str | None:
 
 def is_initialized() -> bool:
     """Whether `init` was called and `shutdown` was not called since."""
-    return _core.is_initialized()
+    return _place is not None
 
 
-def _require_initialized() -> None:
-    if not _core.is_initialized():
+def _initialized() -> Place:
+    if _place is None:
         raise ValueError("Horovod has not been initialized; call hvd.init() first")
+    return _place
 
 
 def size() -> int:
     """Number of processes of the job."""
-    _require_initialized()
-    return _core.size()
+    return _initialized().size
 
 
 def local_size() -> int:
     """Number of processes of the job on this host."""
-    _require_initialized()
-    return _core.local_size()
+    return _initialized().local_size
 
 
 def cross_size() -> int:
     """Number of hosts that have a process with this process's local rank."""
-    _require_initialized()
-    return _core.cross_size()
+    return _initialized().cross_size
 
 
 def rank() -> int:
     """Number of this process in the job, from 0."""
-    _require_initialized()
-    return _core.rank()
+    return _initialized().rank
 
 
 def local_rank() -> int:
     """Number of this process among those on its host, from 0."""
-    _require_initialized()
-    return _core.local_rank()
+    return _initialized().local_rank
 
 
 def cross_rank() -> int:
     """Number of this process's host among those with a process of this local rank, from 0."""
-    _require_initialized()
-    return _core.cross_rank()
+    return _initialized().cross_rank
 
 
 def local_ranks() -> list[int]:
     """Ranks of the processes on this host; position i has local rank i."""
-    _require_initialized()
-    return _core.local_ranks()
+    return list(_initialized().local_ranks)
 
 
 def cross_ranks() -> list[int]:
@@ -169,14 +200,12 @@ def cross_ranks() -> list[int]:
 
     A host with fewer processes than that is not among them.
     """
-    _require_initialized()
-    return _core.cross_ranks()
+    return list(_initialized().cross_ranks)
 
 
 def is_homogeneous() -> bool:
     """Whether every host runs the same number of processes."""
-    _require_initialized()
-    return _core.is_homogeneous()
+    return _initialized().is_homogeneous
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
@@ -185,19 +214,19 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     HOROVOD_TIMELINE must have been set before `init`, to `DYNAMIC` or to a file. A file that is
     being written is completed first.
     """
-    _require_initialized()
+    _initialized()
     _core.start_timeline(os.fspath(file_path), mark_cycles)
 
 
 def stop_timeline() -> None:
     """Completes the timeline's file. Harmless if none is being written."""
-    _require_initialized()
+    _initialized()
     _core.stop_timeline()
 
 
 def mpi_threads_supported() -> bool:
     """Whether MPI may be called from several threads; ValueError without MPI."""
-    _require_initialized()
+    _initialized()
     raise ValueError("MPI is not enabled: this build has no MPI")
 
 
@@ -220,5 +249,5 @@ def counters() -> dict[str, int]:
     each that says that this rank has begun (`notes`). `connections` is the number of connections to
     ranks of other hosts; they are made when they are first needed.
     """
-    _require_initialized()
+    _initialized()
     return _core.counters()

@@ -98,6 +98,14 @@ def test_a_group_with_integers_and_an_unused_result() -> None:
         assert torch.equal(tensors[1].grad, torch.ones_like(tensors[1]))
 
 
+def test_a_group_with_complex_numbers() -> None:
+    tensors = [leaf(2), torch.full((3,), 1 + 2j, dtype=torch.complex128, requires_grad=True)]
+    for operation in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
+        tensors[1].grad = None
+        operation(tensors)[1].real.sum().backward()
+        assert torch.equal(tensors[1].grad, torch.ones_like(tensors[1]))
+
+
 def test_grouped_allreduce_compression() -> None:
     tensors = [leaf(5), leaf(2).detach().float().requires_grad_()]
     results = hvd.grouped_allreduce(tensors, op=hvd.Sum, compression=hvd.Compression.fp16)

@@ -57,7 +57,7 @@ class Allgather(torch.autograd.Function):
         ctx: Any, tensor: torch.Tensor, name: str | None, process_set: ProcessSet
     ) -> torch.Tensor:
         """Starts the operation and waits for it."""
-        ctx.rows = tensor.shape[0] if tensor.dim() > 0 else 1
+        ctx.rows = rows_of(tensor)
         ctx.process_set = process_set
         return synchronize(allgather_async(tensor, name, process_set))
 
@@ -145,6 +145,11 @@ class Reducescatter(torch.autograd.Function):
         grad = grad_outputs[0] if ctx.factor == 1 else grad_outputs[0] * ctx.factor
         handle = allgather_async(grad.contiguous(), None, ctx.process_set)
         return synchronize(handle), None, None, None, None, None
+
+
+def rows_of(tensor: torch.Tensor) -> int:
+    """How many rows a tensor contributes to a gathered one."""
+    return tensor.shape[0] if tensor.dim() > 0 else 1
 
 
 def own_rows_of_average(grad: torch.Tensor, rows: int, process_set: ProcessSet) -> torch.Tensor:

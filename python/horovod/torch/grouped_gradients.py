@@ -14,6 +14,7 @@ from horovod.common.handles import synchronize
 from horovod.common.process_sets import ProcessSet, set_rank, set_size
 from horovod.common.util import Average, Sum
 from horovod.torch.async_ops import allgather_async
+from horovod.torch.gradients import rows_of
 from horovod.torch.grouped_async_ops import (
     grouped_allgather_async,
     grouped_allreduce_async,
@@ -45,7 +46,7 @@ class GroupedAllreduce(torch.autograd.Function):
         def reduce(grads: list[torch.Tensor]) -> list[torch.Tensor]:
             return synchronize(grouped_allreduce_async(grads, None, None, *ctx.arguments))
 
-        return None, None, None, None, None, *_backward(reduce, grad_outputs)
+        return None, None, None, None, None, *each_gradient(reduce, grad_outputs)
 
 
 class GroupedAllgather(torch.autograd.Function):
@@ -56,31 +57,19 @@ class GroupedAllgather(torch.autograd.Function):
         ctx: Any, name: str | None, process_set: ProcessSet, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         """Starts the operations and waits for them."""
-        ctx.rows = [tensor.shape[0] if tensor.dim() > 0 else 1 for tensor in tensors]
+        ctx.rows = [rows_of(tensor) for tensor in tensors]
         ctx.process_set = process_set
         return tuple(synchronize(grouped_allgather_async(tensors, name, process_set)))
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Averages the gradients and cuts out this rank's rows."""
-        own_rows = torch.tensor([ctx.rows], dtype=torch.int64)
-        rows_handle = allgather_async(own_rows, None, ctx.process_set)
+        rows = [n for n, grad in zip(ctx.rows, grad_outputs) if is_gradient(grad)]
 
         def average(grads: list[torch.Tensor]) -> list[torch.Tensor]:
-            handle = grouped_allreduce_async(grads, op=Average, process_set=ctx.process_set)
-            return synchronize(handle)
+            return own_rows_of_averages(grads, rows, ctx.process_set)
 
-        averages = _backward(average, grad_outputs)
-        rows_before = synchronize(rows_handle)[: set_rank(ctx.process_set)]
-        starts = rows_before.sum(dim=0).tolist()
-        return (
-            None,
-            None,
-            *(
-                None if grad is None else grad.narrow(0, start, rows)
-                for grad, start, rows in zip(averages, starts, ctx.rows)
-            ),
-        )
+        return None, None, *each_gradient(average, grad_outputs)
 
 
 class GroupedReducescatter(torch.autograd.Function):
@@ -114,16 +103,37 @@ class GroupedReducescatter(torch.autograd.Function):
             scaled = grads if ctx.factor == 1 else [grad * ctx.factor for grad in grads]
             return synchronize(grouped_allgather_async(scaled, None, ctx.process_set))
 
-        return None, None, None, None, None, *_backward(gather, grad_outputs)
+        return None, None, None, None, None, *each_gradient(gather, grad_outputs)
 
 
-def _backward(
-    operation: Callable[[list[torch.Tensor]], list[torch.Tensor]],
-    grads: Sequence[torch.Tensor],
+def own_rows_of_averages(
+    grads: Sequence[torch.Tensor], rows: Sequence[int], process_set: ProcessSet
+) -> list[torch.Tensor]:
+    """Averages gradients of gathered rows over the ranks and cuts out this rank's of each."""
+    own_rows = torch.tensor([rows], dtype=torch.int64)
+    rows_handle = allgather_async(own_rows, None, process_set)
+    handle = grouped_allreduce_async(grads, op=Average, process_set=process_set)
+    averages = synchronize(handle)
+    starts = synchronize(rows_handle)[: set_rank(process_set)].sum(dim=0).tolist()
+    return [average.narrow(0, at, n) for average, at, n in zip(averages, starts, rows)]
+
+
+def is_gradient(grad: torch.Tensor | None) -> bool:
+    """Whether a tensor of a group has a gradient, which integers have not."""
+    return grad is not None and (grad.dtype.is_floating_point or grad.dtype.is_complex)
+
+
+def each_gradient(
+    operation: Callable[[list[torch.Tensor]], Sequence[torch.Tensor]],
+    grads: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor | None]:
-    """Applies an operation to the gradients; None for tensors that cannot have one."""
-    floating = [index for index, grad in enumerate(grads) if grad.dtype.is_floating_point]
+    """Applies an operation to the gradients of a group; None for tensors that have none."""
     results: list[torch.Tensor | None] = [None] * len(grads)
-    for index, result in zip(floating, operation([grads[i].contiguous() for i in floating])):
+    present = {
+        index: grad.contiguous()
+        for index, grad in enumerate(grads)
+        if grad is not None and is_gradient(grad)
+    }
+    for index, result in zip(present, operation(list(present.values()))):
         results[index] = result
     return results

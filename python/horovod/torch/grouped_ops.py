@@ -15,7 +15,7 @@ from horovod.common.grouped import tensor_list
 from horovod.common.handles import synchronize
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average, handle_average_backwards_compatibility
-from horovod.torch import dispatch, grouped_gradients
+from horovod.torch import dispatch
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.grouped_async_ops import grouped_allreduce_async_
 
@@ -61,8 +61,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """Concatenates each tensor of the group over all ranks; only first dimensions may differ."""
-    gathered = grouped_gradients.GroupedAllgather.apply(name, process_set, *tensor_list(tensors))
-    return list(gathered)
+    return list(dispatch.grouped_allgather(tensor_list(tensors), name, process_set))
 
 
 def grouped_reducescatter(
@@ -76,9 +75,8 @@ def grouped_reducescatter(
 ) -> list[torch.Tensor]:
     """Combines each tensor of the group (Average or Sum), returns this rank's shares of rows."""
     compressed, contexts = _compress(compression, tensors)
-    reduced = grouped_gradients.GroupedReducescatter.apply(
-        name, op, process_set, prescale_factor, postscale_factor, *compressed
-    )
+    scaling = (prescale_factor, postscale_factor)
+    reduced = dispatch.grouped_reducescatter(compressed, name, op, scaling, process_set)
     return _decompress(compression, reduced, contexts)
 
 

@@ -52,7 +52,8 @@ else:
     class TorchFramework(Framework):
         name = "torch"
         hvd = horovod.torch
-        dtypes = (*Framework.dtypes, "bfloat16")
+        # Old versions have no unsigned types but the shortest.
+        dtypes = tuple(name for name in (*Framework.dtypes, "bfloat16") if hasattr(torch, name))
         scalable = (*Framework.scalable, "bfloat16")
 
         def tensor(self, array: np.ndarray, dtype: str = "float32") -> torch.Tensor:

@@ -36,6 +36,10 @@ class Framework:
         assert isinstance(tensor, np.ndarray)
         return tensor
 
+    def unsupported(self) -> tuple[Any, str]:
+        """A tensor of a type that the engine does not know, and the name of the type."""
+        return np.ones(3, dtype="uint32"), "uint32"
+
     def dtype_name(self, tensor: Any) -> str:
         return tensor.dtype.name
 
@@ -65,6 +69,9 @@ else:
             assert isinstance(tensor, torch.Tensor)
             tensor = tensor.detach()
             return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+        def unsupported(self) -> tuple[torch.Tensor, str]:
+            return torch.empty(3, dtype=torch.float8_e5m2), "float8_e5m2"
 
         def dtype_name(self, tensor: torch.Tensor) -> str:
             return str(tensor.dtype).removeprefix("torch.")

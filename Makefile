@@ -1,6 +1,6 @@
 # Words for people; bare `make` lists them. What a word does is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core lint wheel image bench hosts clean
+.PHONY: help demo test test-core test-matrix lint wheel image bench hosts clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/installed
 SOURCES := $(shell git ls-files crates python Cargo.toml Cargo.lock pyproject.toml 2>/dev/null)
 
 help: ## list these words
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 demo: $(INSTALLED) ## set everything up and train a small model on 2 processes
 	@scripts/demo.sh
@@ -20,6 +20,9 @@ test: ## install what the tests need and run them all (about 10 minutes on two c
 
 test-core: ## the quick loop: Rust tests only
 	@PYTHON=$(PYTHON) scripts/test.sh core
+
+test-matrix: ## old and new PyTorch, gigabytes each, which `make test` leaves out (ROWS="torch-2.1 torch-newest")
+	@PYTHON=$(PYTHON) scripts/test_matrix.sh $(ROWS)
 
 lint: ## formatters, linters, type checker and the rules of the house
 	@PYTHON=$(PYTHON) scripts/test.sh lint
@@ -38,7 +41,7 @@ hosts: $(INSTALLED) ## open a cluster of N hosts on this machine (as root; make 
 	@PYTHON=$(PYTHON) scripts/hosts.sh $(N)
 
 clean: ## remove everything that was built
-	rm -rf target fuzz/target dist $(VENV)
+	rm -rf target fuzz/target dist $(VENV) .venv-matrix
 
 $(INSTALLED): $(SOURCES)
 	@PYTHON=$(PYTHON) scripts/install.sh numpy

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# The Python tests with other versions of the frameworks: scripts/test_matrix.sh [ROW...], all rows without one.
+# Each row is a virtual environment of its own under .venv-matrix/, with the wheel as users get it. It is removed after
+# its tests, because a framework takes gigabytes; KEEP=1 keeps it for the next time. WHEEL=FILE takes a wheel that is
+# already built. What each row printed stays in .venv-matrix/ROW.log.
+source "$(dirname "$0")/environment.sh"
+
+# A row: its name, which begins with the framework that its tests have in their names; Python; packages.
+MATRIX=(
+    "torch-2.1 3.11 torch==2.1.2 numpy<2"
+    "torch-2.3 3.11 torch==2.3.1 numpy<2"
+    "torch-2.4 3.11 torch==2.4.1 numpy"
+    "torch-2.6 3.11 torch==2.6.0 numpy"
+    "torch-2.8 3.12 torch==2.8.0 numpy"
+    "torch-2.10 3.12 torch==2.10.0 numpy"
+    "torch-newest 3.13 torch numpy"
+)
+PLACE=$PWD/.venv-matrix
+NP=2
+results=()
+
+names() { printf '%s\n' "${MATRIX[@]}" | cut -d' ' -f1; }
+
+# The line of the matrix with a name.
+row_named() {
+    printf '%s\n' "${MATRIX[@]}" | grep -F -- "$1 " | grep -m1 "^$1 " || fail "no row $1; there are: $(names | paste -sd' ')"
+}
+
+# A Python that runs: what is on the PATH may be a stand-in for one that is not installed.
+has_python() { "python$1" -c '' 2>/dev/null; }
+
+install_row() {
+    local venv=$1 python=$2
+    shift 2
+    if [ ! -x "$venv/bin/pytest" ]; then
+        "python$python" -m venv --clear "$venv"
+        "$venv/bin/pip" install --no-cache-dir "$@" pytest pytest-timeout 'cloudpickle>=2' || return
+    fi
+    "$venv/bin/pip" install --force-reinstall --no-deps "$WHEEL"
+}
+
+# Runs what has the framework in its name: tests, those of every framework as far as they are about it, and examples.
+tests_of() {
+    local venv=$1
+    local pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider -k "$2")
+    "${pytest[@]}" tests/single tests/integration/test_examples.py || return
+    "$venv/bin/horovodrun" -np "$NP" "${pytest[@]}" tests/parallel
+}
+
+version_in() {
+    local package
+    for package in "$2" "$2-cpu"; do
+        "$1/bin/python" -c "from importlib.metadata import version; print(version('$package'))" 2>/dev/null && return
+    done
+    echo -
+}
+
+# What pytest says at its end: in the processes that start no ranks or their own, and on rank 0.
+counted_in() {
+    local ends
+    ends=$(sed -nE '/^\[[1-9]/d; s/(.*>:)?([0-9]+ (passed|failed).*) in [0-9.]+s.*/\2/p' "$1")
+    sed -E 's/, [0-9]+ (deselected|warnings?)//g' <<<"${ends:--}" | paste -sd';'
+}
+
+# Runs a row, adds its line to the results. A row that could not run has not passed.
+run_row() {
+    local name=$1 python=$2 venv=$PLACE/$1 log=$PLACE/$1.log start=$SECONDS verdict=passed
+    shift 2
+    if ! has_python "$python"; then
+        say "$name: python$python is not installed, or not on the PATH"
+        results+=("$name|-|-|NOT RUN: no python$python")
+        return
+    fi
+    say "$name: $*, Python $python (log: ${log#"$PWD"/})"
+    { install_row "$venv" "$python" "$@" && tests_of "$venv" "${name%%-*}"; } >"$log" 2>&1 || verdict=FAILED
+    [ "$verdict" = passed ] || tail -n 40 "$log"
+    results+=("$name|$(version_in "$venv" "${name%%-*}")|$(counted_in "$log")|$verdict ($((SECONDS - start)) s)")
+    [ -n "${KEEP:-}" ] || rm -rf "$venv"
+}
+
+table() {
+    local line name version counted verdict
+    for line in "row|version|single and examples;$NP ranks|result" "${results[@]}"; do
+        IFS='|' read -r name version counted verdict <<<"$line"
+        printf '%-18s %-14s %-48s %s\n' "$name" "$version" "${counted/;/; }" "$verdict"
+    done
+}
+
+[ $# -gt 0 ] || mapfile -t all < <(names)
+[ $# -gt 0 ] || set -- "${all[@]}"
+chosen=()
+for name in "$@"; do chosen+=("$(row_named "$name")"); done
+
+mkdir -p "$PLACE"
+[ -n "${WHEEL:-}" ] || { step "wheel" scripts/wheel.sh; WHEEL=$(ls dist/*.whl); }
+for row in "${chosen[@]}"; do
+    read -ra words <<<"$row"
+    run_row "${words[@]}"
+done
+table
+for line in "${results[@]}"; do [[ $line == *"|passed"* ]] || fail "not every row passed"; done
+say "all rows passed"

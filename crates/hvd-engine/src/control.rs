@@ -94,11 +94,13 @@ impl ControlChannel {
         let end = Instant::now() + transport.patience();
         loop {
             self.flush(transport)?;
-            self.unsent.retain(|rank| to.contains(rank));
-            let Some(&slow) = self.unsent.first() else {
+            let is_wanted = |rank: &&Rank| to.contains(rank);
+            let unsent: Vec<Rank> = self.unsent.iter().filter(is_wanted).copied().collect();
+            let Some(&slow) = unsent.first() else {
                 return Ok(());
             };
-            if self.wait(transport, Some(end))? == Wake::TimedOut {
+            let interest = Interest::Control { unsent: &unsent };
+            if transport.wait(interest, Some(end))? == Wake::TimedOut {
                 return Err(transport.stalled(slow).into());
             }
         }

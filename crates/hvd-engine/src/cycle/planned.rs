@@ -224,6 +224,8 @@ impl Cycle {
     fn await_all_calls(&mut self) -> Result<()> {
         let end = Instant::now() + self.transport.patience();
         while let Some(rank) = self.all_have_called()? {
+            // The others wait for this rank's calls as it waits for theirs.
+            self.control.flush(&mut *self.transport)?;
             if self.control.wait(&mut *self.transport, Some(end))? == Wake::TimedOut {
                 return Err(self.transport.stalled(rank).into());
             }

@@ -215,3 +215,9 @@ def store_put(key: str, value: bytes) -> None:
 
 def store_get(key: str, timeout_seconds: float) -> bytes:
     """Waits for a value of the job's key-value store."""
+
+def tensorflow_register() -> list[str]:
+    """Registers the ops with the TensorFlow that this process has loaded; returns their names.
+
+    Raises ImportError if TensorFlow is not loaded or lacks a function that is needed.
+    """

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hvd_collectives::Tuning;
 use hvd_transport::{ConnectionCount, Failure, Inquiry, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank};
-use hvd_wire::SetChange;
+use hvd_wire::{Request, SetChange};
 
 use crate::affinity::Core;
 use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
@@ -279,8 +279,7 @@ impl Engine {
         let mut handles = Vec::with_capacity(count);
         let mut entries = Vec::with_capacity(count);
         for (index, mut submission) in submissions.into_iter().enumerate() {
-            submission.name = Some(format!("{group}_{}of{count}", index + 1).into());
-            submission.group = Some(Arc::clone(&group));
+            submission.enroll(&group, index, count);
             match self.prepare(submission) {
                 Ok((handle, entry)) => {
                     handles.push(handle);
@@ -311,19 +310,32 @@ impl Engine {
     }
 
     fn prepare(&self, mut submission: Submission) -> Result<(Handle, Entry)> {
-        let id = submission.process_set;
-        let size = self.process_sets.with_members(id, |members| {
-            submission.check(self.rank, members)?;
-            Result::Ok(members.map_or(self.size, <[Rank]>::len))
-        })?;
+        let request = self.request(&mut submission)?;
         let handle = self.handles.reserve();
-        let unnamed = || self.process_sets.next_unnamed(id);
-        let request = submission.request(unnamed, size);
         let completion = Arc::new(Completion::default());
         let completer = Completer::new(&completion);
         // Known before it can complete, so that a caller who sees it complete finds it.
         self.handles.insert(handle, completion);
         Ok((handle, Entry::new(request, submission, completer)))
+    }
+
+    /// Checks an operation and describes it to the other ranks.
+    pub(crate) fn request(&self, submission: &mut Submission) -> Result<Request> {
+        let id = submission.process_set;
+        let size = self.process_sets.with_members(id, |members| {
+            submission.check(self.rank, members)?;
+            Result::Ok(members.map_or(self.size, <[Rank]>::len))
+        })?;
+        let unnamed = || self.process_sets.next_unnamed(id);
+        Ok(submission.request(unnamed, size))
+    }
+
+    /// Starts operations that tell their callers themselves how they ended, also if they are
+    /// refused.
+    pub(crate) fn start_unattended(&self, entries: Vec<Entry>) {
+        if let Ok(call) = self.queue.push_unattended(entries) {
+            self.answer(call);
+        }
     }
 
     fn start_all(&self, entries: Vec<Entry>, handles: &[Handle]) -> Result<()> {

@@ -4,6 +4,7 @@
 //! the other up: completion takes a lock that is held for a move only.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -122,28 +123,54 @@ impl Completion {
     }
 }
 
+/// Something to do at the end of an operation, on the thread that carried it out.
+pub(crate) type Continuation = Box<dyn FnOnce(Result<Outcome>) + Send>;
+
 /// An operation whose completion was never called (its entry was dropped on an unforeseen path)
 /// must not leave its caller waiting for ever.
 #[derive(Debug)]
-pub(crate) struct Completer(Option<Arc<Completion>>);
+pub(crate) struct Completer(Option<End>);
+
+enum End {
+    Shared(Arc<Completion>),
+    Continue(Continuation),
+}
+
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shared(_) => "Shared",
+            Self::Continue(_) => "Continue",
+        })
+    }
+}
 
 impl Completer {
     pub(crate) fn new(completion: &Arc<Completion>) -> Self {
-        Self(Some(Arc::clone(completion)))
+        Self(Some(End::Shared(Arc::clone(completion))))
+    }
+
+    /// For an operation that nobody waits for.
+    pub(crate) fn continuing(continuation: Continuation) -> Self {
+        Self(Some(End::Continue(continuation)))
     }
 
     pub(crate) fn complete(mut self, result: Result<Outcome>) {
-        if let Some(completion) = self.0.take() {
-            completion.complete(result);
+        self.end(result);
+    }
+
+    fn end(&mut self, result: Result<Outcome>) {
+        match self.0.take() {
+            Some(End::Shared(completion)) => completion.complete(result),
+            Some(End::Continue(continuation)) => continuation(result),
+            None => {}
         }
     }
 }
 
 impl Drop for Completer {
     fn drop(&mut self) {
-        if let Some(completion) = self.0.take() {
-            completion.complete(Err(Error::ShutDown));
-        }
+        self.end(Err(Error::ShutDown));
     }
 }
 

@@ -14,6 +14,7 @@ mod engine;
 mod neighbours;
 mod submit;
 mod tensor;
+mod unattended;
 
 mod queue;
 

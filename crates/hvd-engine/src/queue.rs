@@ -160,6 +160,12 @@ impl Queue {
         })
     }
 
+    /// As [`Queue::push`], for operations that nobody will ask about: even a plan that waits for
+    /// more of them has to know that these are there.
+    pub(crate) fn push_unattended(&self, entries: Vec<Entry>) -> Result<Call> {
+        Ok(self.accept(entries)?.call())
+    }
+
     /// Says how many submissions can pass before the engine has anything to do, and whether a plan
     /// lacks them while other entries wait. True if there are so many already, and it was not
     /// roused.

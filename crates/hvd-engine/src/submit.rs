@@ -185,6 +185,12 @@ impl Submission {
         }
     }
 
+    /// Makes this the member at `index`, counted from 0, of a group of `count`.
+    pub(crate) fn enroll(&mut self, group: &Arc<str>, index: usize, count: usize) {
+        self.name = Some(format!("{group}_{}of{count}", index + 1).into());
+        self.group = Some(Arc::clone(group));
+    }
+
     /// Checks everything that can be checked on the calling rank, and fills in equal splits.
     /// `members` are those of the process set, ascending, if it exists.
     pub(crate) fn check(&mut self, rank: Rank, members: Option<&[Rank]>) -> crate::Result<()> {

@@ -78,8 +78,13 @@ pub struct Target(TargetKind);
 
 enum TargetKind {
     Borrowed(*mut u8, usize),
+    Provided(Provider),
     Allocate,
 }
+
+/// Gives the address of memory for a number of bytes, when the operation knows how many; `None` to
+/// leave the allocation to the engine.
+type Provider = Box<dyn FnOnce(usize) -> Option<usize> + Send>;
 
 // SAFETY: the creator of a borrowed target promised that the memory is the operation's alone until
 // completion, from whichever thread it is written.
@@ -99,6 +104,15 @@ impl Target {
         ))
     }
 
+    /// Memory that a framework allocates as soon as the length of the result is known.
+    ///
+    /// # Safety
+    /// The address that `provide` returns is that of as many bytes as it was asked for, which stay
+    /// writable and are touched by nobody else until the operation has completed.
+    pub unsafe fn provided(provide: impl FnOnce(usize) -> Option<usize> + Send + 'static) -> Self {
+        Self(TargetKind::Provided(Box::new(provide)))
+    }
+
     /// The engine allocates the result and hands it over with the handle.
     pub fn allocate() -> Self {
         Self(TargetKind::Allocate)
@@ -108,7 +122,7 @@ impl Target {
     pub(crate) fn borrowed_len(&self) -> Option<usize> {
         match self.0 {
             TargetKind::Borrowed(_, bytes) => Some(bytes),
-            TargetKind::Allocate => None,
+            TargetKind::Provided(_) | TargetKind::Allocate => None,
         }
     }
 
@@ -127,6 +141,12 @@ impl Target {
     pub(crate) fn into_memory(self, bytes: usize) -> Memory {
         match self.0 {
             TargetKind::Borrowed(address, bytes) => Memory::Borrowed(address, bytes),
+            TargetKind::Provided(provide) => match provide(bytes) {
+                Some(address) => {
+                    Memory::Borrowed(std::ptr::with_exposed_provenance_mut(address), bytes)
+                }
+                None => Memory::Owned(Buffer::zeroed(bytes)),
+            },
             TargetKind::Allocate => Memory::Owned(Buffer::zeroed(bytes)),
         }
     }

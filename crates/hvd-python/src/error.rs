@@ -1,10 +1,11 @@
 //! Errors become exceptions here, and nowhere else.
 //!
-//! Wrong arguments and wrong settings are `ValueError`; an operation that failed is
+//! Wrong arguments and wrong settings are `ValueError`; a framework that cannot be used is
+//! `ImportError`; an operation that failed is
 //! `horovod.common.exceptions.HorovodInternalError`, which elastic training recovers from.
 
 use hvd_engine::ErrorClass;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyImportError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 /// This crate's results.
@@ -42,6 +43,8 @@ pub(crate) enum Error {
     #[error("{0} needs an initialized horovod; call hvd.init() first")]
     NotInitialized(&'static str),
     #[error(transparent)]
+    TensorFlow(#[from] hvd_tensorflow::Error),
+    #[error(transparent)]
     Python(#[from] PyErr),
 }
 
@@ -50,6 +53,7 @@ impl From<Error> for PyErr {
         let text = error.to_string();
         match error {
             Error::Python(error) => error,
+            Error::TensorFlow(_) => PyImportError::new_err(text),
             Error::Engine(error) if error.class() != ErrorClass::InvalidArgument => internal(text),
             Error::Transport(_) | Error::Store(_) | Error::NoAnswer => internal(text),
             Error::Engine(_)

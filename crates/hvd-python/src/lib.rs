@@ -21,6 +21,7 @@ mod process_sets;
 mod session;
 mod stack;
 mod tensor;
+mod tensorflow;
 mod witness;
 
 /// The extension module.
@@ -53,6 +54,8 @@ mod _core {
         is_initialized, local_rank, local_ranks, local_size, rank, shutdown, size, start_timeline,
         stop_timeline, transport,
     };
+    #[pymodule_export]
+    use super::tensorflow::tensorflow_register;
 
     #[pymodule_init]
     fn constants(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -26,7 +26,7 @@ use crate::{logging, stack};
 /// An initialized horovod.
 pub(crate) struct Session {
     pub(crate) engine: Engine,
-    placement: Placement,
+    pub(crate) placement: Placement,
     homogeneous: bool,
     pub(crate) dynamic_process_sets: bool,
     /// Whether `HOROVOD_TIMELINE` was set, to a file or to `DYNAMIC`.

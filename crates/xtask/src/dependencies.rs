@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "hvd-engine",
         &["hvd-types", "hvd-wire", "hvd-transport", "hvd-collectives"],
     ),
+    ("hvd-tensorflow", &["hvd-types", "hvd-engine"]),
     (
         "hvd-launch",
         &["hvd-types", "hvd-config", "hvd-rendezvous", "hvd-wire"],
@@ -35,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hvd-config",
             "hvd-transport",
             "hvd-engine",
+            "hvd-tensorflow",
             "hvd-cli",
         ],
     ),

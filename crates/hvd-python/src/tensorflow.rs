@@ -1,0 +1,33 @@
+//! The door for TensorFlow, whose ops run in this process without Python.
+
+use std::sync::Arc;
+
+use hvd_engine::Engine;
+use hvd_tensorflow::Worker;
+use hvd_types::Placement;
+use pyo3::prelude::*;
+
+use crate::error::Error;
+use crate::session::{self, Session};
+
+/// Registers the ops with the TensorFlow that this process has loaded, and returns their names.
+#[pyfunction]
+pub(crate) fn tensorflow_register() -> PyResult<Vec<&'static str>> {
+    hvd_tensorflow::register(current).map_err(Error::from)?;
+    Ok(hvd_tensorflow::op_names())
+}
+
+fn current() -> Option<Arc<dyn Worker>> {
+    let session = session::current().ok()?;
+    Some(session)
+}
+
+impl Worker for Session {
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn placement(&self) -> &Placement {
+        &self.placement
+    }
+}

@@ -1,0 +1,13 @@
+"""Ops that the extension module adds to a framework, whose kernels run without Python."""
+
+from __future__ import annotations
+
+from horovod import _core
+
+
+def register_tensorflow() -> list[str]:
+    """Adds the ops to the TensorFlow that is loaded, once, and returns their names.
+
+    Raises ImportError if it cannot be done with this TensorFlow.
+    """
+    return _core.tensorflow_register()

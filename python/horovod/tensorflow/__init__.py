@@ -1,0 +1,165 @@
+"""Horovod for TensorFlow: collectives on tensors, and what trains with them."""
+
+from __future__ import annotations
+
+try:
+    import tensorflow as _tensorflow  # noqa: F401
+except ModuleNotFoundError as _error:
+    if _error.name != "tensorflow":
+        raise
+    raise ImportError(
+        "horovod.tensorflow needs TensorFlow, which is not installed: pip install tensorflow"
+    ) from _error
+
+from horovod.common.basics import (
+    counters,
+    cross_rank,
+    cross_ranks,
+    cross_size,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_ranks,
+    local_size,
+    mpi_enabled,
+    mpi_threads_supported,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from horovod.common.build import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gpu_available,
+    mpi_built,
+    nccl_built,
+    rocm_built,
+)
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
+)
+from horovod.common.util import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    handle_average_backwards_compatibility,
+)
+from horovod.tensorflow import elastic, gradients  # noqa: F401
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.functions import (
+    BroadcastGlobalVariablesHook,
+    allgather_object,
+    broadcast_global_variables,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+)
+from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
+from horovod.tensorflow.mpi_ops import (
+    allgather,
+    alltoall,
+    barrier,
+    broadcast,
+    broadcast_,
+    grouped_allgather,
+    join,
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
+    rank_op,
+    size_op,
+)
+from horovod.tensorflow.optimizer import DistributedOptimizer
+from horovod.tensorflow.reductions import (
+    allreduce,
+    check_num_rank_power_of_2,
+    grouped_allreduce,
+    grouped_reducescatter,
+    reducescatter,
+)
+from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
+from horovod.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "BroadcastGlobalVariablesHook",
+    "Compression",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
+    "HorovodInternalError",
+    "LocalGradientAggregationHelper",
+    "Max",
+    "Min",
+    "PartialDistributedGradientTape",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "SyncBatchNormalization",
+    "add_process_set",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+    "ccl_built",
+    "check_num_rank_power_of_2",
+    "counters",
+    "cross_rank",
+    "cross_ranks",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "elastic",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "gpu_available",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "handle_average_backwards_compatibility",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_rank_op",
+    "local_ranks",
+    "local_size",
+    "local_size_op",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "process_set_included_op",
+    "rank",
+    "rank_op",
+    "reducescatter",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "size_op",
+    "start_timeline",
+    "stop_timeline",
+]

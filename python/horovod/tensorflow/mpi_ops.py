@@ -1,0 +1,278 @@
+"""The collectives on TensorFlow tensors, one op each, without compression or sparse tensors.
+
+They work eagerly, in a `tf.function` and in graphs of a Session, and are differentiable
+(`gradients.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.basics import is_homogeneous
+from horovod.common.process_sets import ProcessSet, global_process_set, set_size, usable_id
+from horovod.common.util import Average, Sum
+from horovod.tensorflow import naming
+from horovod.tensorflow.op_library import ops
+
+__all__ = [
+    "allgather",
+    "allreduce_tensor",
+    "alltoall",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce_tensors",
+    "grouped_reducescatter_tensors",
+    "is_homogeneous",
+    "join",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "reducescatter_tensor",
+    "set_id",
+    "size_op",
+]
+
+
+def set_id(process_set: ProcessSet) -> int:
+    """The number of a process set that exists; ValueError for any other."""
+    number = usable_id(process_set)
+    if process_set is not global_process_set:
+        set_size(process_set)
+    return number
+
+
+def allreduce_tensor(
+    tensor: Any,
+    name: str | None = None,
+    op: int = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """Combines dense tensors of all ranks element by element."""
+    return ops.horovod_allreduce(
+        tensor,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **naming.arguments("HorovodAllreduce", name, tensor),
+    )
+
+
+def grouped_allreduce_tensors(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    op: int = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[tf.Tensor]:
+    """Combines several dense tensors of one type, together."""
+    tensors = list(tensors)
+    return ops.horovod_grouped_allreduce(
+        tensors,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **naming.arguments("HorovodGroupedAllreduce", name, *naming.ends(tensors)),
+    )
+
+
+def allgather(
+    tensor: Any,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """Concatenates the tensors of all ranks; only their first dimensions may differ."""
+    return ops.horovod_allgather(
+        tensor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **naming.arguments("HorovodAllgather", name, tensor),
+    )
+
+
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[tf.Tensor]:
+    """Concatenates several tensors of one type over all ranks, together."""
+    tensors = list(tensors)
+    if not tensors:
+        return tensors
+    return ops.horovod_grouped_allgather(
+        tensors,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **naming.arguments("HorovodGroupedAllgather", name, *naming.ends(tensors)),
+    )
+
+
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """Returns the root's tensor; the tensor passed on the other ranks gives shape and type."""
+    return ops.horovod_broadcast(
+        tensor,
+        root_rank=root_rank,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **naming.arguments("HorovodBroadcast", name, tensor),
+    )
+
+
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[tf.Tensor]:
+    """Overwrites variables with the root's and returns their new values."""
+    variables = list(variables)
+    if len({_is_reference(variable) for variable in variables}) > 1:
+        raise ValueError("either all variables or none of them may be reference variables")
+    values = []
+    for variable in variables:
+        parts = [name or "HorovodBroadcast", naming.label(variable)]
+        own_name = "_".join(naming.normalized(part) for part in parts)
+        received = broadcast(variable, root_rank, own_name, process_set=process_set)
+        assigned = variable.assign(received)
+        values.append(tf.convert_to_tensor(variable if assigned is None else assigned))
+    return values
+
+
+def _is_reference(variable: Any) -> bool:
+    """Whether this is a variable from before resources: its tensor is a reference to memory."""
+    return bool(getattr(getattr(variable, "dtype", None), "_is_ref_dtype", False))
+
+
+def alltoall(
+    tensor: Any,
+    splits: Any = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends `splits[r]` rows to each rank r (equal parts by default), returns the received rows.
+
+    With splits the result is a pair: the rows, and how many of them came from each rank.
+    """
+    rows, received_splits = ops.horovod_alltoall(
+        tensor,
+        splits=tf.convert_to_tensor([] if splits is None else splits, dtype=tf.int32),
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **naming.arguments("HorovodAlltoall", name, tensor),
+    )
+    return rows if splits is None else (rows, received_splits)
+
+
+def reducescatter_tensor(
+    tensor: Any,
+    name: str | None = None,
+    op: int = Average,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> tf.Tensor:
+    """Combines the tensors of all ranks and returns this rank's share of the rows."""
+    return ops.horovod_reducescatter(
+        tensor,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **naming.arguments("HorovodReducescatter", name, tensor),
+    )
+
+
+def grouped_reducescatter_tensors(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    op: int = Average,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[tf.Tensor]:
+    """Combines several tensors of one type and returns this rank's share of the rows of each."""
+    tensors = list(tensors)
+    return ops.horovod_grouped_reducescatter(
+        tensors,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **naming.arguments("HorovodGroupedReducescatter", name, *naming.ends(tensors)),
+    )
+
+
+def join() -> tf.Tensor:
+    """Waits until every rank has called this, taking part in what the others still allreduce.
+
+    Returns the rank that joined last, as an int32 scalar.
+    """
+    return ops.horovod_join()
+
+
+def barrier(process_set: ProcessSet = global_process_set, name: str | None = None) -> Any:
+    """Waits until every rank has arrived; in a graph, an operation that does."""
+    return ops.horovod_barrier(process_set_id=set_id(process_set), name=name)
+
+
+def rank_op(name: str | None = None) -> tf.Tensor:
+    """Number of this process in the job, found when it runs."""
+    return ops.horovod_rank(name=name)
+
+
+def local_rank_op(name: str | None = None) -> tf.Tensor:
+    """Number of this process on its host, found when it runs."""
+    return ops.horovod_local_rank(name=name)
+
+
+def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
+    """Number of ranks of a process set, found when it runs."""
+    return ops.horovod_size(process_set_id=process_set_id, name=name)
+
+
+def local_size_op(name: str | None = None) -> tf.Tensor:
+    """Number of processes on this host, found when it runs."""
+    return ops.horovod_local_size(name=name)
+
+
+def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
+    """1 if this process is in a process set, 0 if it is not, found when it runs."""
+    return ops.horovod_process_set_included(process_set_id=process_set_id, name=name)
+
+
+for _op in (
+    "HorovodJoin",
+    "HorovodRank",
+    "HorovodLocalRank",
+    "HorovodSize",
+    "HorovodLocalSize",
+    "HorovodProcessSetIncluded",
+):
+    tf.no_gradient(_op)

@@ -1,0 +1,57 @@
+"""What the modules here need to know about variables, of TensorFlow and of Keras, and the job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet
+from horovod.tensorflow import mpi_ops
+
+
+def reference(variable: Any) -> Any:
+    """Something hashable that is equal for the same variable, also behind one of Keras 3."""
+    inner = variable._value if hasattr(variable, "path") else variable
+    return inner.ref() if hasattr(inner, "ref") else id(inner)
+
+
+def vars_to_refs(variables: Iterable[Any]) -> tuple[Any, ...]:
+    """References to variables, which can be compared and hashed."""
+    return tuple(variable.ref() for variable in variables)
+
+
+def refs_to_vars(references: Iterable[Any]) -> list[Any]:
+    """The variables behind references."""
+    return [each.deref() for each in references]
+
+
+def is_elastic() -> bool:
+    """Whether the number of ranks may change while the program runs."""
+    return os.environ.get("HOROVOD_ELASTIC") == "1"
+
+
+def if_shared(
+    process_set: ProcessSet, together: Callable[[], Any], alone: Callable[[], Any]
+) -> Any:
+    """What to do in a set of several ranks with this one among them, or else alone.
+
+    An elastic job decides when it runs, any other when the graph is made.
+    """
+    number = mpi_ops.set_id(process_set)
+    if not is_elastic():
+        shared = bool(process_set.included()) and (process_set.size() or 1) > 1
+        return together() if shared else alone()
+    included = tf.equal(mpi_ops.process_set_included_op(number), 1)
+    shared = tf.logical_and(included, mpi_ops.size_op(number) > 1)
+    return tf.cond(shared, together, alone)
+
+
+def set_size_number(process_set: ProcessSet, dtype: Any) -> Any:
+    """Number of ranks of a set, in a type to compute with."""
+    number = mpi_ops.set_id(process_set)
+    if is_elastic():
+        return tf.cast(mpi_ops.size_op(number), dtype)
+    return tf.cast(process_set.size() or 1, dtype)

@@ -4,6 +4,9 @@ Each test is a job of its own, from init to shutdown. A rank where the test pass
 others before it leaves. A rank where it failed leaves at once, which ends the test on the others
 too; the next test starts with all ranks in step. Process sets can be added and removed in tests
 marked with `dynamic_process_sets`.
+
+TensorFlow's tests are files that are named on the command line, so that nothing else waits for its
+import: `horovodrun -np 2 pytest tests/parallel/test_tensorflow_*.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from frameworks import FRAMEWORKS, Framework
 from horovod.common import basics, collectives
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
+
+collect_ignore_glob = ["test_tensorflow_*.py"]
 
 PASSED = pytest.StashKey[bool]()
 DYNAMIC = "dynamic_process_sets"

@@ -234,12 +234,24 @@ def join() -> tf.Tensor:
 
     Returns the rank that joined last, as an int32 scalar.
     """
-    return ops.horovod_join()
+    with tf.control_dependencies(_collectives_so_far()):
+        return ops.horovod_join()
+
+
+def _collectives_so_far() -> list[tf.Operation]:
+    """What a function that is being traced has asked for already, in which order does not matter
+    except for a join or a barrier that follows.
+    """
+    if tf.executing_eagerly() or not tf.inside_function():
+        return []
+    graph = tf.compat.v1.get_default_graph()
+    return [known for known in graph.get_operations() if known.type.startswith("Horovod")]
 
 
 def barrier(process_set: ProcessSet = global_process_set, name: str | None = None) -> Any:
     """Waits until every rank has arrived; in a graph, an operation that does."""
-    return ops.horovod_barrier(process_set_id=set_id(process_set), name=name)
+    with tf.control_dependencies(_collectives_so_far()):
+        return ops.horovod_barrier(process_set_id=set_id(process_set), name=name)
 
 
 def rank_op(name: str | None = None) -> tf.Tensor:

@@ -48,10 +48,9 @@ def _wrappers(names: list[str]) -> ModuleType:
 
 
 def _allow_any_order(names: list[str]) -> None:
-    in_order = {"HorovodJoin", "HorovodBarrier"}
-    auto_control_deps.ASYNC_STATEFUL_OPS = auto_control_deps.ASYNC_STATEFUL_OPS.union(
-        set(names) - in_order
-    )
+    """Lets each of them run, in any order."""
+    known = auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS
+    auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS = known.union(names)
 
 
 def _leave_out_of_autograph() -> None:

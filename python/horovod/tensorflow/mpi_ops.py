@@ -249,9 +249,10 @@ def _collectives_so_far() -> list[tf.Operation]:
 
 
 def barrier(process_set: ProcessSet = global_process_set, name: str | None = None) -> Any:
-    """Waits until every rank has arrived; in a graph, an operation that does."""
+    """Waits until every rank has arrived; in a Session's graph, an operation that does."""
     with tf.control_dependencies(_collectives_so_far()):
-        return ops.horovod_barrier(process_set_id=set_id(process_set), name=name)
+        meeting = ops.horovod_barrier(process_set_id=set_id(process_set), name=name)
+    return None if tf.inside_function() else meeting
 
 
 def rank_op(name: str | None = None) -> tf.Tensor:

@@ -21,7 +21,7 @@ test: ## install what the tests need and run them all (about 10 minutes on two c
 test-core: ## the quick loop: Rust tests only
 	@PYTHON=$(PYTHON) scripts/test.sh core
 
-test-matrix: ## old and new PyTorch, gigabytes each, which `make test` leaves out (ROWS="torch-2.1 torch-newest")
+test-matrix: ## old and new frameworks, gigabytes each, which `make test` leaves out (ROWS="torch-2.1 torch-newest")
 	@PYTHON=$(PYTHON) scripts/test_matrix.sh $(ROWS)
 
 lint: ## formatters, linters, type checker and the rules of the house
@@ -41,7 +41,7 @@ hosts: $(INSTALLED) ## open a cluster of N hosts on this machine (as root; make 
 	@PYTHON=$(PYTHON) scripts/hosts.sh $(N)
 
 clean: ## remove everything that was built
-	rm -rf target fuzz/target dist $(VENV) .venv-matrix
+	rm -rf target fuzz/target dist $(VENV) $(VENV)-*
 
 $(INSTALLED): $(SOURCES)
 	@PYTHON=$(PYTHON) scripts/install.sh numpy

@@ -2,6 +2,9 @@
 # The tests, quick things first: scripts/test.sh core | lint | all
 source "$(dirname "$0")/environment.sh"
 
+# TensorFlow tells at every start which instructions it was not built for.
+export TF_CPP_MIN_LOG_LEVEL=2
+
 TOOLS=(ruff mypy pytest pytest-timeout numpy 'cloudpickle>=2')
 
 install_tools() { make_venv; "$BIN/pip" install --upgrade pip; "$BIN/pip" install "${TOOLS[@]}"; }
@@ -15,6 +18,16 @@ fuzz_targets() { debian g++; CARGO_TARGET_DIR=$PWD/fuzz/target cargo build --qui
 # The project as a user gets it, from the wheel.
 install_wheel() { "$BIN/pip" install --force-reinstall --no-deps dist/*.whl; }
 install_torch() { "$BIN/python" -c 'import torch' 2>/dev/null || "$BIN/pip" install torch; }
+
+# TensorFlow in a venv of its own: nothing else has to wait for its import.
+TENSORFLOW=$PWD/.venv-tensorflow/bin
+install_tensorflow() {
+    [ -x "$TENSORFLOW/pip" ] || "$PYTHON" -m venv "$PWD/.venv-tensorflow"
+    "$TENSORFLOW/pip" install tensorflow-cpu pytest pytest-timeout 'cloudpickle>=2'
+    "$TENSORFLOW/pip" install --force-reinstall --no-deps dist/*.whl
+}
+tensorflow() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider tests/parallel/test_tensorflow_*.py; }
+tensorflow_jobs() { "$TENSORFLOW/python" -m pytest -q tests/integration/test_tensorflow_*.py tests/single/test_tensorflow_*.py; }
 
 single() { "$BIN/python" -m pytest -q tests/single; }
 # Each rank runs the same tests; a failure on any rank fails the job.
@@ -50,6 +63,9 @@ all)
     step "2 ranks, shared memory" parallel 2
     step "2 ranks, TCP" parallel 2 HOROVOD_TRANSPORT=tcp
     step "4 ranks, shared memory, by way of relays" parallel 4 HOROVOD_CONTROL_FAN_OUT=1
+    step "TensorFlow" install_tensorflow
+    step "2 ranks, TensorFlow" tensorflow
+    step "whole jobs, TensorFlow" tensorflow_jobs
     step "whole jobs" integration
     step "faults" chaos
     step "several hosts" hosts

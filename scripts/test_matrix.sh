@@ -14,6 +14,9 @@ MATRIX=(
     "torch-2.8 3.12 torch==2.8.0 numpy"
     "torch-2.10 3.12 torch==2.10.0 numpy"
     "torch-newest 3.13 torch numpy"
+    "tensorflow-2.13 3.11 tensorflow-cpu==2.13.1"
+    "tensorflow-2.15 3.11 tensorflow-cpu==2.15.1"
+    "tensorflow-newest 3.12 tensorflow-cpu"
 )
 PLACE=$PWD/.venv-matrix
 NP=2
@@ -40,11 +43,17 @@ install_row() {
 }
 
 # Runs what has the framework in its name: tests, those of every framework as far as they are about it, and examples.
+# TensorFlow has files of its own, which are named: nothing else has to wait for its import.
 tests_of() {
-    local venv=$1
-    local pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider -k "$2")
-    "${pytest[@]}" tests/single tests/integration/test_examples.py || return
-    "$venv/bin/horovodrun" -np "$NP" "${pytest[@]}" tests/parallel
+    local venv=$1 framework=$2
+    local pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider)
+    if [ "$framework" = tensorflow ]; then
+        "${pytest[@]}" tests/single/test_tensorflow_*.py tests/integration/test_tensorflow_*.py || return
+        "$venv/bin/horovodrun" -np "$NP" "${pytest[@]}" tests/parallel/test_tensorflow_*.py
+        return
+    fi
+    "${pytest[@]}" -k "$framework" tests/single tests/integration/test_examples.py || return
+    "$venv/bin/horovodrun" -np "$NP" "${pytest[@]}" -k "$framework" tests/parallel
 }
 
 version_in() {

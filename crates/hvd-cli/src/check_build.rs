@@ -7,7 +7,7 @@ use crate::VERSION;
 
 /// Frameworks, their Python packages, and whether this release supports them.
 const FRAMEWORKS: [(&str, &str, Support); 3] = [
-    ("TensorFlow", "tensorflow", Support::Coming),
+    ("TensorFlow", "tensorflow", Support::Here),
     ("PyTorch", "torch", Support::Here),
     ("MXNet", "mxnet", Support::Coming),
 ];
@@ -36,7 +36,7 @@ pub(crate) fn table(is_installed: &dyn Fn(&str) -> bool) -> String {
     list(&mut text, "Frameworks", &frameworks);
     list(&mut text, "Controllers", &CONTROLLERS);
     list(&mut text, "Tensor Operations", &OPERATIONS);
-    text.push_str("\nTensorFlow and MXNet are coming in a later release.\n");
+    text.push_str("\nMXNet is coming in a later release.\n");
     text.push_str("Gloo here is Horovod's own native transport, which answers to that name.\n");
     text
 }
@@ -57,9 +57,10 @@ mod tests {
         let all = table(&|_| true);
         assert!(all.starts_with(&format!("Horovod v{VERSION}:\n\nAvailable Frameworks:\n")));
         assert!(
-            all.contains("    [X] PyTorch\n") && all.contains("    [ ] TensorFlow\n"),
+            all.contains("    [X] TensorFlow\n    [X] PyTorch\n    [ ] MXNet\n"),
             "{all}"
         );
+        assert!(table(&|package| package == "torch").contains("    [ ] TensorFlow\n"));
         assert!(table(&|_| false).contains("    [ ] PyTorch\n"));
         assert_eq!(all.matches("[X] Gloo").count(), 2);
     }

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def run(script: str, ranks: int = 2, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks)]
@@ -218,8 +220,9 @@ for round in range(5):
 """
 
 
-def test_timeline_started_and_stopped_by_the_program(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "2", sys.executable, "-c"]
+@pytest.mark.parametrize("ranks", ["2", "4"])
+def test_timeline_started_and_stopped_by_the_program(ranks: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", ranks, sys.executable, "-c"]
     job = subprocess.run(
         [*command, DYNAMIC, str(tmp_path)],
         env={**os.environ, "HOROVOD_TIMELINE": "DYNAMIC"},

@@ -1,13 +1,15 @@
-"""Keras on anything else, JAX above all: values travel as NumPy arrays.
+"""Keras on anything else, JAX above all: what travels are NumPy arrays.
 
-Gradients do not: the step of such a Keras is one compiled function, which cannot wait for other
-ranks.
+The step of Keras on JAX is one compiled function. It calls back into Python for the reduction, with
+all gradients at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 
 from horovod import numpy as hvd
@@ -54,13 +56,83 @@ class Compression:
 
 
 class Steps:
-    """Says that an optimizer cannot be distributed here."""
+    """The steps of one optimizer on JAX."""
 
     def __init__(self, name: str, settings: Settings) -> None:
-        raise NotImplementedError(
-            "DistributedOptimizer needs Keras on TensorFlow or PyTorch: set KERAS_BACKEND to "
-            "tensorflow or torch (callbacks and operations on values work here too)"
-        )
+        if keras.backend.backend() != "jax":
+            raise NotImplementedError(
+                "DistributedOptimizer needs Keras on TensorFlow, PyTorch or JAX: KERAS_BACKEND is "
+                f"{keras.backend.backend()}"
+            )
+        if settings.backward_passes_per_step > 1:
+            raise ValueError(
+                "backward_passes_per_step above 1 is not possible on JAX; use "
+                "gradient_accumulation_steps of the optimizer"
+            )
+        self.name = name
+        self.settings = settings
+        self._local: set[int] = set()
+
+    def register_local(self, variable: Any) -> None:
+        """The gradient of this variable stays this rank's own."""
+        self._local.add(id(variable))
+
+    def apply(
+        self,
+        optimizer: Any,
+        gradients: list[Any],
+        variables: list[Any],
+        apply: Callable[..., Any],
+    ) -> None:
+        """Reduces gradients and has the optimizer apply them."""
+        apply(self.reduce(gradients, variables), variables)
+
+    def reduce(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
+        """The gradients of all ranks, in the same order; those that are None stay so."""
+        process_set = self.settings.process_set
+        results = list(gradients)
+        shared = []
+        for place, (gradient, variable) in enumerate(zip(gradients, variables)):
+            if gradient is None:
+                continue
+            if id(variable) not in self._local:
+                shared.append(place)
+            elif self.settings.scale_local_gradients:
+                results[place] = gradient / (process_set.size() or 1)
+        if not shared or not process_set.included() or (process_set.size() or 1) == 1:
+            return results
+        for place, gradient in zip(shared, self._call([gradients[place] for place in shared])):
+            results[place] = gradient
+        return results
+
+    def _call(self, gradients: list[Any]) -> list[Any]:
+        import jax
+        from jax.experimental import io_callback
+
+        results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in gradients]
+        # In order, or two steps could run into each other.
+        return io_callback(self._reduce_arrays, results, *gradients, ordered=True)
+
+    def _reduce_arrays(self, *gradients: Any) -> list[Any]:
+        """Reduces them, all under way at the same time."""
+        settings = self.settings
+        factor = settings.gradient_predivide_factor
+        compressed = [settings.compression.compress(np.asarray(each)) for each in gradients]
+        handles = [
+            hvd.allreduce_async(
+                array,
+                name=f"{self.name}.grad_{place}",
+                op=settings.op,
+                prescale_factor=1.0 / factor,
+                postscale_factor=factor,
+                process_set=settings.process_set,
+            )
+            for place, (array, _) in enumerate(compressed)
+        ]
+        return [
+            settings.compression.decompress(hvd.synchronize(handle), ctx)
+            for handle, (_, ctx) in zip(handles, compressed)
+        ]
 
 
 def broadcast_variables(variables: list[Any], root_rank: int) -> None:

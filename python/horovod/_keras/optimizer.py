@@ -47,16 +47,33 @@ class CallableList(list):
 class Keras3(Distributed):
     """Reduces in `apply`, to which every way of applying gradients leads, before clipping."""
 
+    _hvd_reduced = False
+
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         """Reduces gradients and applies them."""
         base: Any = super()
         given = trainable_variables is not None
         variables = list(trainable_variables if given else self._trainable_variables)  # type: ignore[attr-defined]
         gradients = list(grads)
-        if not gradients or len(gradients) != len(variables):
+        if self._hvd_reduced or not gradients or len(gradients) != len(variables):
             base.apply(grads, trainable_variables)
             return
         self._hvd().apply(self, gradients, variables, base.apply)
+
+    def stateless_apply(
+        self, optimizer_variables: Any, grads: Any, trainable_variables: Any
+    ) -> Any:
+        """Reduces gradients and applies them, as JAX has it: to values, which are returned.
+
+        A loss scale does not come by `apply` then, and looks at gradients first.
+        """
+        base: Any = super()
+        reduced = self._hvd().reduce(list(grads), list(self._trainable_variables))  # type: ignore[attr-defined]
+        self._hvd_reduced = True
+        try:
+            return base.stateless_apply(optimizer_variables, reduced, trainable_variables)
+        finally:
+            self._hvd_reduced = False
 
     @property
     def variables(self) -> CallableList:

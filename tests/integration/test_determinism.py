@@ -59,10 +59,10 @@ print("digest", digest.hexdigest())
 """
 
 
-def digests(seed: int, script: str = SCRIPT) -> set[str]:
-    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "3", sys.executable, "-c"]
+def digests(seed: int, script: str = SCRIPT, ranks: int = 3) -> set[str]:
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks)]
     job = subprocess.run(
-        [*command, script, str(seed)],
+        [*command, sys.executable, "-c", script, str(seed)],
         env={**os.environ, "HOROVOD_DETERMINISTIC": "1"},
         capture_output=True,
         text=True,
@@ -70,7 +70,7 @@ def digests(seed: int, script: str = SCRIPT) -> set[str]:
     )
     assert job.returncode == 0, job.stderr
     found = re.findall(r"digest (\w+)", job.stdout)
-    assert len(found) == 3
+    assert len(found) == ranks
     return set(found)
 
 
@@ -79,6 +79,7 @@ def test_results_are_the_same_bits_on_all_ranks_and_in_all_runs() -> None:
     assert len(found) == 1
 
 
-def test_trained_weights_are_the_same_bits_in_two_runs() -> None:
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_trained_weights_are_the_same_bits_in_two_runs(ranks: int) -> None:
     pytest.importorskip("torch")
-    assert len(digests(0, TRAINING) | digests(1, TRAINING)) == 1
+    assert len(digests(0, TRAINING, ranks) | digests(1, TRAINING, ranks)) == 1

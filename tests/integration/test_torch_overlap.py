@@ -57,12 +57,13 @@ def intervals(events: list[dict[str, Any]], operation: str) -> dict[str, tuple[f
     return found
 
 
-def test_reductions_begin_before_the_last_gradient_exists(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_reductions_begin_before_the_last_gradient_exists(tmp_path: Path, ranks: int) -> None:
     pytest.importorskip("torch")
     path = tmp_path / "timeline.json"
-    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "2", sys.executable, "-c"]
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks)]
     job = subprocess.run(
-        [*command, SCRIPT],
+        [*command, sys.executable, "-c", SCRIPT],
         env={**os.environ, "HOROVOD_TIMELINE": str(path)},
         capture_output=True,
         text=True,

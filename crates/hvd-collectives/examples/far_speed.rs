@@ -16,8 +16,9 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use hvd_collectives::{
-    Combine, Communicator, Hosts, Reduction, Workspace, allreduce, barrier, hierarchical_allreduce,
-    recursive_doubling_allreduce, ring_allreduce,
+    Combine, Communicator, Hosts, Reduction, Workspace, allreduce, barrier,
+    halving_doubling_allreduce, hierarchical_allreduce, recursive_doubling_allreduce,
+    ring_allreduce,
 };
 use hvd_config::{Environment, WorkerConfig};
 use hvd_transport::{Transport, connect};
@@ -70,7 +71,7 @@ struct Bench<'a> {
 /// One way to reduce.
 type Way = fn(&mut Bench<'_>, &mut [u8]) -> hvd_collectives::Result<()>;
 
-const WAYS: [(&str, Way); 4] = [
+const WAYS: [(&str, Way); 5] = [
     ("chosen", |bench, buffer| {
         let mut comm = Communicator::new(bench.transport, bench.members)?;
         allreduce(&mut comm, COMBINE, buffer, &mut bench.workspace)
@@ -78,6 +79,10 @@ const WAYS: [(&str, Way); 4] = [
     ("doubling", |bench, buffer| {
         let mut comm = Communicator::new(bench.transport, bench.members)?;
         recursive_doubling_allreduce(&mut comm, COMBINE, buffer, &mut bench.workspace)
+    }),
+    ("halving", |bench, buffer| {
+        let mut comm = Communicator::new(bench.transport, bench.members)?;
+        halving_doubling_allreduce(&mut comm, COMBINE, buffer, &mut bench.workspace)
     }),
     ("ring", |bench, buffer| {
         let mut comm = Communicator::new(bench.transport, bench.members)?;

@@ -145,6 +145,12 @@ impl Cycle {
         Self { inquest, ..self }
     }
 
+    /// Has algorithms chosen by what they cost on this network.
+    pub(crate) fn with_measured_network(mut self) -> Self {
+        self.executor.measure_network();
+        self
+    }
+
     /// What ends its sleep.
     pub(crate) fn waker(&self) -> Waker {
         self.transport.waker()

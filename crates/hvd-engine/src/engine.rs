@@ -49,6 +49,9 @@ pub struct EngineOptions {
     pub group_fusion: GroupFusion,
     /// Whether steps that are always the same are executed without negotiation.
     pub plans: bool,
+    /// Whether the algorithm of an allreduce is chosen by what messages are measured to cost, and
+    /// not by a fixed size.
+    pub measure_network: bool,
     /// What an average is divided by while some ranks have joined.
     pub join_average: JoinAverage,
     /// How many ranks, and how many hosts, one rank speaks for in the negotiation. `None` leaves it
@@ -78,6 +81,7 @@ impl Default for EngineOptions {
             cycle_time: Duration::ZERO,
             group_fusion: GroupFusion::default(),
             plans: true,
+            measure_network: false,
             join_average: JoinAverage::default(),
             fan_out: None,
             hierarchy: Hierarchy::default(),
@@ -153,6 +157,11 @@ impl Engine {
             transport, to_cycle, voice, registry, hosts, hierarchy, observer,
         )
         .with_inquiry(inquiry);
+        let cycle = if options.measure_network {
+            cycle.with_measured_network()
+        } else {
+            cycle
+        };
         let counters = cycle.counters();
         let helm = Arc::new(Helm::new(cycle));
         let watch = Arc::clone(&helm);

@@ -150,6 +150,8 @@ fn engine_options(
         // In which order tensors become ready, and so what travels together, is a matter of time.
         fan_out: config.control_fan_out,
         plans: config.plan && !config.deterministic,
+        // The algorithm decides on the order of additions, and so on the last bits.
+        measure_network: !config.deterministic,
         group_fusion: if config.disable_group_fusion {
             GroupFusion::Separate
         } else {

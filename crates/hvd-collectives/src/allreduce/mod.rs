@@ -1,14 +1,18 @@
 //! Every member's buffer becomes the reduction of all members' buffers, bit for bit the same on
-//! all of them. Chooses the algorithm by whether the members see the same memory, and else by the
-//! size of the buffer; see there for steps and bytes.
+//! all of them. Chooses the algorithm by whether the members see the same memory, and else by what
+//! messages cost, or the size of the buffer; see there for steps and bytes.
 
 mod adasum;
+mod choice;
+mod halving_doubling;
 mod recursive_doubling;
 mod ring;
 mod shared;
 mod shares;
 
 pub use adasum::adasum;
+pub use choice::{Algorithm, Cost};
+pub use halving_doubling::halving_doubling_allreduce;
 pub use recursive_doubling::recursive_doubling_allreduce;
 pub(crate) use ring::reduce_own_block;
 pub use ring::ring_allreduce;
@@ -31,9 +35,10 @@ pub fn allreduce(
     if shared_allreduce(comm, combine, 1.0, &mut tensors, workspace)? {
         return Ok(());
     }
-    if buffer.len() <= workspace.tuning.small_allreduce_bytes {
-        recursive_doubling_allreduce(comm, combine, buffer, workspace)
-    } else {
-        ring_allreduce(comm, combine, buffer, workspace)
-    }
+    let run = match workspace.tuning.algorithm(comm.size(), buffer.len()) {
+        Algorithm::RecursiveDoubling => recursive_doubling_allreduce,
+        Algorithm::HalvingDoubling => halving_doubling_allreduce,
+        Algorithm::Ring => ring_allreduce,
+    };
+    run(comm, combine, buffer, workspace)
 }

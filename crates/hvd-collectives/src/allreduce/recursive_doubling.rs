@@ -99,15 +99,15 @@ fn double(
 }
 
 /// Who takes part in the doubling, and for whom.
-struct Folding {
+pub(super) struct Folding {
     /// The power of two.
-    remaining: usize,
+    pub(super) remaining: usize,
     /// Members that hand over to their neighbour.
     surplus: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Folded {
         into: usize,
     },
@@ -118,7 +118,7 @@ enum Role {
 }
 
 impl Folding {
-    fn of(members: usize) -> Self {
+    pub(super) fn of(members: usize) -> Self {
         let remaining = 1 << members.ilog2();
         Self {
             remaining,
@@ -126,7 +126,7 @@ impl Folding {
         }
     }
 
-    fn role(&self, index: usize) -> Role {
+    pub(super) fn role(&self, index: usize) -> Role {
         if index >= 2 * self.surplus {
             Role::Remaining {
                 position: index - self.surplus,
@@ -142,7 +142,7 @@ impl Folding {
         }
     }
 
-    fn member_at(&self, position: usize) -> usize {
+    pub(super) fn member_at(&self, position: usize) -> usize {
         if position < self.surplus {
             position * 2
         } else {

@@ -45,6 +45,7 @@ pub(crate) const TUNING: Tuning = Tuning {
     chunk_bytes: 205,
     small_allreduce_bytes: 104,
     small_broadcast_bytes: 104,
+    cost: None,
 };
 
 /// Runs `body` on every member of one group and returns the results by rank.

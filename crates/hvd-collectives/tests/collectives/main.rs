@@ -49,6 +49,24 @@ macro_rules! table {
             }
 
             #[test]
+            fn halving_doubling_allreduce() {
+                let algorithm = hvd_collectives::halving_doubling_allreduce;
+                crate::reductions::allreduce($mesh, algorithm);
+            }
+
+            #[test]
+            fn allreduce_by_cost() {
+                crate::reductions::allreduce($mesh, |comm, combine, buffer, workspace| {
+                    // Such that the lengths of the table choose each of the algorithms.
+                    workspace.tuning.cost = Some(hvd_collectives::Cost {
+                        latency: 1e-6,
+                        per_byte: 1e-8,
+                    });
+                    hvd_collectives::allreduce(comm, combine, buffer, workspace)
+                });
+            }
+
+            #[test]
             fn allreduce_by_size() {
                 crate::reductions::allreduce($mesh, hvd_collectives::allreduce);
             }

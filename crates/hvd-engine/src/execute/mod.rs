@@ -9,6 +9,7 @@ mod allreduce;
 mod alltoall;
 mod barrier;
 mod broadcast;
+mod network_cost;
 pub(crate) mod noted;
 mod phases;
 mod reducescatter;
@@ -88,6 +89,8 @@ impl Context<'_> {
 #[derive(Debug)]
 pub(crate) struct Executor {
     hierarchy: Hierarchy,
+    /// Whether what messages cost is to be measured before the first allreduce over connections.
+    measures: bool,
     workspace: Workspace,
     fusion: Scratch,
     result: Scratch,
@@ -97,10 +100,16 @@ impl Executor {
     pub(crate) fn new(hierarchy: Hierarchy) -> Self {
         Self {
             hierarchy,
+            measures: false,
             workspace: Workspace::default(),
             fusion: Scratch::new(),
             result: Scratch::new(),
         }
+    }
+
+    /// Has the network measured once, to choose algorithms by what they cost on it.
+    pub(crate) fn measure_network(&mut self) {
+        self.measures = true;
     }
 
     /// Executes differently from the next operation on, as all ranks do at the same point.
@@ -108,6 +117,8 @@ impl Executor {
         let size = |bytes: u64| count(bytes.min(Tuned::LIMIT));
         self.workspace.tuning.chunk_bytes = size(tuned.chunk_bytes);
         self.workspace.tuning.small_allreduce_bytes = size(tuned.small_allreduce_bytes);
+        self.workspace.tuning.cost = None;
+        self.measures = false;
         self.hierarchy = Hierarchy {
             allreduce: tuned.hierarchical_allreduce,
             allgather: tuned.hierarchical_allgather,
@@ -153,8 +164,19 @@ impl Executor {
         works: Vec<Work>,
         phases: Phases<'_>,
     ) -> hvd_collectives::Result<Vec<Outcome>> {
+        let mut comm = Communicator::new(transport, &team.members)?;
+        let is_first = self.measures && operation.kind == OpKind::Allreduce;
+        if is_first && team.members.len() == comm.transport().size() {
+            // All ranks come by here before the same operation, joined ones too.
+            self.measures = false;
+            if !comm.shares_memory() {
+                let cost = network_cost::measure(&mut comm, &mut self.workspace)?;
+                tracing::debug!(?cost, "messages between ranks");
+                self.workspace.tuning.cost = Some(cost);
+            }
+        }
         let mut context = Context {
-            comm: Communicator::new(transport, &team.members)?,
+            comm,
             team,
             allreduce_hosts: team.hosts.as_ref().filter(|_| self.hierarchy.allreduce),
             allgather_hosts: team.hosts.as_ref().filter(|_| self.hierarchy.allgather),

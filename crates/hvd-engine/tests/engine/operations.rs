@@ -259,6 +259,23 @@ fn more_tensors_than_the_cache_holds(wire: Wire) {
     });
 }
 
+fn sums_are_right_when_algorithms_are_chosen_by_measured_cost(wire: Wire) {
+    let options = hvd_engine::EngineOptions {
+        measure_network: true,
+        ..Default::default()
+    };
+    for size in [2, 3, 5] {
+        run_with(wire, size, &options, move |job| {
+            let sum: f32 = (0..u16::try_from(size).unwrap()).map(f32::from).sum();
+            for length in [1, 3, 5_000, 40_000, 300_000] {
+                let mine = vec![job.rank_number(); length];
+                let result = floats(&job.call(named("x", &mine)).unwrap());
+                assert!(result.iter().all(|&value| value == sum), "{length}");
+            }
+        });
+    }
+}
+
 fn a_name_in_flight_is_refused_and_the_first_one_completes(wire: Wire) {
     run(wire, 2, |job| {
         let first = (job.rank.index() == 0).then(|| {
@@ -332,6 +349,7 @@ over_every_wire!(
     a_mismatch_is_told_to_all_and_the_next_operation_works,
     a_tensor_may_change_its_shape_between_steps,
     more_tensors_than_the_cache_holds,
+    sums_are_right_when_algorithms_are_chosen_by_measured_cost,
     a_name_in_flight_is_refused_and_the_first_one_completes,
     shutdown_of_one_rank_fails_what_others_wait_for_and_names_it,
     empty_and_large_tensors,

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow_modes import assert_same
 
 import horovod.tensorflow as hvd
+from horovod.tensorflow.gradient_reduction import _compiled
 
 
 def mean_rank() -> float:
@@ -101,6 +102,18 @@ def test_groups_of_variables() -> None:
     for groups in ([[variables[2], variables[0]]], [variables], 3, 100):
         for gradient in gradients(variables, loss, groups=groups):
             assert_same(gradient, np.full(gradient.shape, mean_rank()), 1e-6)
+
+
+def test_tapes_of_many_steps_share_what_was_traced() -> None:
+    """Outside of functions each step has a tape of its own; only the first one is slow."""
+    variable = tf.Variable(tf.ones([3]))
+    options = {"gradient_predivide_factor": 4.0}
+    gradients([variable], lambda: tf.reduce_sum(variable), **options)
+    before = _compiled.cache_info()
+    for _ in range(5):
+        gradients([variable], lambda: tf.reduce_sum(variable), **options)
+    after = _compiled.cache_info()
+    assert (after.misses, after.hits) == (before.misses, before.hits + 5)
 
 
 def test_senseless_options() -> None:

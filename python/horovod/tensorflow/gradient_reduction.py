@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
@@ -13,11 +14,11 @@ from horovod.common.build import rocm_built
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Adasum, Average, split_list
 from horovod.tensorflow.compression import Compression, Compressor
+from horovod.tensorflow.mpi_ops import set_id
 from horovod.tensorflow.reductions import allreduce, grouped_allreduce
 from horovod.tensorflow.util import if_shared, reference, set_size_number
 
 Gradients = Sequence[Any]
-Reduce = Callable[..., list[Any]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,6 @@ class GradientReducer:
         self.scope = f"{name}_Allreduce"
         self.options = options
         self._local: set[Any] = set()
-        self._compiled: Any = None
 
     def register_local(self, variable: Any) -> None:
         """The gradient of this variable stays this rank's own."""
@@ -124,69 +124,91 @@ class GradientReducer:
             return []
         groups = self._groups(variables)
         if not tf.executing_eagerly():
-            return self._reduce(gradients, groups, use_generic_names)
-        if self._compiled is None:
-            self._compiled = tf.function(self._reduce, jit_compile=False)
-        frozen = None if groups is None else tuple(map(tuple, groups))
-        return self._compiled(gradients, frozen, use_generic_names)
+            return _reduce(self.scope, self.options, gradients, groups, use_generic_names)
+        process_set = self.options.process_set
+        compiled = _compiled(
+            self.scope,
+            replace(self.options, groups=None),
+            set_id(process_set),
+            process_set.size() or 1,
+        )
+        return compiled(gradients, groups, use_generic_names)
 
-    def _groups(self, variables: list[Any]) -> list[list[int]] | None:
+    def _groups(self, variables: list[Any]) -> tuple[tuple[int, ...], ...] | None:
         """The places of gradients that are reduced together, if that was asked for."""
         groups = self.options.groups
         if groups is None:
             return None
         places = list(range(len(variables)))
         if _is_int(groups):
-            return [group for group in split_list(places, min(groups, len(places))) if group]
+            parts = split_list(places, min(groups, len(places)))
+            return tuple(tuple(group) for group in parts if group)
         by_variable = {reference(variable): place for place, variable in enumerate(variables)}
-        chosen = [
-            [
-                by_variable.pop(reference(variable))
-                for variable in group
-                if reference(variable) in by_variable
-            ]
-            for group in groups
-        ]
-        return [group for group in chosen if group] + [[place] for place in by_variable.values()]
-
-    def _reduce(self, gradients: list[Any], groups: Any, use_generic_names: bool) -> list[Any]:
-        with tf.name_scope(self.scope):
-            if self.options.sparse_as_dense:
-                gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-            return if_shared(
-                self.options.process_set,
-                lambda: self._reduce_together(gradients, groups, use_generic_names),
-                lambda: gradients,
-            )
-
-    def _reduce_together(
-        self, gradients: list[Any], groups: Any, use_generic_names: bool
-    ) -> list[Any]:
-        options = self.options
-        common = {
-            "device_dense": options.device_dense,
-            "device_sparse": options.device_sparse,
-            "compression": options.compression,
-            "process_set": options.process_set,
-            "ignore_name_scope": use_generic_names,
-            **options.scaling,
-        }
-        results = list(gradients)
-        if groups is None:
-            for place, gradient in enumerate(gradients):
-                name = f"grad_{place}" if use_generic_names else None
-                results[place] = allreduce(gradient, name=name, **self._fitting(gradient, common))
-            return results
+        chosen = []
         for group in groups:
-            name = f"grad_{group[0]}_{group[-1]}" if use_generic_names else None
-            members = [gradients[place] for place in group]
-            for place, gradient in zip(group, grouped_allreduce(members, name=name, **common)):
-                results[place] = gradient
-        return results
+            found = [by_variable.pop(reference(variable), None) for variable in group]
+            chosen.append(tuple(place for place in found if place is not None))
+        chosen += [(place,) for place in by_variable.values()]
+        return tuple(group for group in chosen if group)
 
-    @staticmethod
-    def _fitting(gradient: Any, common: dict[str, Any]) -> dict[str, Any]:
-        """Rows that are gathered cannot be divided in two parts; the average is the same."""
-        if isinstance(gradient, tf.IndexedSlices) and common["op"] != Adasum:
-            return {**common, "prescale_factor": 1.0, "postscale_factor": 1.0}
-        return common
+
+@functools.lru_cache(maxsize=64)
+def _compiled(scope: str, options: ReductionOptions, number: int, size: int) -> Any:
+    """The reduction as one function. Tapes live for a step, so it is kept for the next one.
+
+    The number and the size of the process set are in what is traced, so they are part of the key.
+    """
+
+    def reduce(gradients: list[Any], groups: Any, use_generic_names: bool) -> list[Any]:
+        return _reduce(scope, options, gradients, groups, use_generic_names)
+
+    return tf.function(reduce, autograph=False, jit_compile=False, reduce_retracing=True)
+
+
+def _reduce(
+    scope: str,
+    options: ReductionOptions,
+    gradients: list[Any],
+    groups: Any,
+    use_generic_names: bool,
+) -> list[Any]:
+    with tf.name_scope(scope):
+        if options.sparse_as_dense:
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return if_shared(
+            options.process_set,
+            lambda: _reduce_together(options, gradients, groups, use_generic_names),
+            lambda: gradients,
+        )
+
+
+def _reduce_together(
+    options: ReductionOptions, gradients: list[Any], groups: Any, use_generic_names: bool
+) -> list[Any]:
+    common = {
+        "device_dense": options.device_dense,
+        "device_sparse": options.device_sparse,
+        "compression": options.compression,
+        "process_set": options.process_set,
+        "ignore_name_scope": use_generic_names,
+        **options.scaling,
+    }
+    results = list(gradients)
+    if groups is None:
+        for place, gradient in enumerate(gradients):
+            name = f"grad_{place}" if use_generic_names else None
+            results[place] = allreduce(gradient, name=name, **_fitting(gradient, common))
+        return results
+    for group in groups:
+        name = f"grad_{group[0]}_{group[-1]}" if use_generic_names else None
+        members = [gradients[place] for place in group]
+        for place, gradient in zip(group, grouped_allreduce(members, name=name, **common)):
+            results[place] = gradient
+    return results
+
+
+def _fitting(gradient: Any, common: dict[str, Any]) -> dict[str, Any]:
+    """Rows that are gathered cannot be divided in two parts; the average is the same."""
+    if isinstance(gradient, tf.IndexedSlices) and common["op"] != Adasum:
+        return {**common, "prescale_factor": 1.0, "postscale_factor": 1.0}
+    return common

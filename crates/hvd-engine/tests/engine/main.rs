@@ -14,3 +14,4 @@ mod autotune;
 mod operations;
 mod plans;
 mod sets;
+mod unattended;

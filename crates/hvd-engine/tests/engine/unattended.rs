@@ -1,0 +1,110 @@
+//! Operations that nobody waits for: what was said for their end is done, whatever happens.
+
+use std::sync::mpsc::{self, Receiver};
+
+use hvd_engine::{Error, Outcome, Result, Submission};
+use hvd_testkit::DEADLINE;
+use hvd_transport::testing::Wire;
+use hvd_types::{OpKind, ProcessSetId};
+
+use crate::jobs::{Job, floats, run, tensor};
+
+fn named(name: &str, values: &[f32]) -> Submission {
+    Submission {
+        name: Some(name.into()),
+        ..tensor(OpKind::Allreduce, values)
+    }
+}
+
+fn start(job: &Job, submission: Submission) -> Receiver<Result<Outcome>> {
+    let (sender, result) = mpsc::channel();
+    job.engine
+        .submit_unattended(submission, move |ended| sender.send(ended).unwrap());
+    result
+}
+
+fn start_group(job: &Job, submissions: Vec<Submission>) -> Receiver<Result<Vec<Outcome>>> {
+    let (sender, results) = mpsc::channel();
+    let then = move |ended| sender.send(ended).unwrap();
+    job.engine
+        .submit_group_unattended(&"group".into(), submissions, then);
+    results
+}
+
+fn ended<T>(result: &Receiver<T>) -> T {
+    result.recv_timeout(DEADLINE).expect("an end in time")
+}
+
+fn many_at_once_and_groups(wire: Wire) {
+    run(wire, 3, |job| {
+        let mine = job.rank_number();
+        for round in 0_u8..20 {
+            let sums: Vec<_> = (0..40)
+                .map(|number| start(job, named(&format!("t{number}"), &[mine, 1.0])))
+                .collect();
+            let group = start_group(
+                job,
+                vec![named("", &[mine]), named("", &[1.0, round.into()])],
+            );
+            for sum in &sums {
+                assert_eq!(floats(&ended(sum).unwrap()), [3.0, 3.0]);
+            }
+            let group = ended(&group).unwrap();
+            assert_eq!(floats(&group[0]), [3.0]);
+            assert_eq!(floats(&group[1]), [3.0, 3.0 * f32::from(round)]);
+        }
+    });
+}
+
+/// A plan waits for two tensors and only one of them comes, with nobody to ask for it.
+fn a_plan_does_not_keep_what_it_lacks_others_for(wire: Wire) {
+    run(wire, 2, |job| {
+        for _ in 0..10 {
+            let pair = [
+                start(job, named("a", &[1.0])),
+                start(job, named("b", &[2.0])),
+            ];
+            for result in &pair {
+                ended(result).unwrap();
+            }
+        }
+        let alone = start(job, named("a", &[1.0]));
+        assert_eq!(floats(&ended(&alone).unwrap()), [2.0]);
+    });
+}
+
+fn refusals_come_the_same_way(wire: Wire) {
+    run(wire, 2, |job| {
+        let mut stranger = named("x", &[1.0]);
+        stranger.process_set = ProcessSetId::new(9);
+        let refused = ended(&start(job, stranger)).unwrap_err();
+        assert!(matches!(refused, Error::Argument(_)), "{refused}");
+
+        let mut stranger = named("", &[1.0]);
+        stranger.process_set = ProcessSetId::new(9);
+        let group = start_group(job, vec![named("", &[1.0]), stranger]);
+        let refused = ended(&group).unwrap_err();
+        assert!(matches!(refused, Error::Argument(_)), "{refused}");
+        assert!(group.try_recv().is_err(), "told once");
+        // Nothing of the group is left behind.
+        let group = start_group(job, vec![named("", &[1.0]), named("", &[2.0])]);
+        assert_eq!(floats(&ended(&group).unwrap()[1]), [4.0]);
+    });
+}
+
+fn the_end_of_the_engine_ends_them(wire: Wire) {
+    run(wire, 2, |job| {
+        if job.rank.number() == 0 {
+            let pending = start(job, named("only here", &[1.0]));
+            job.engine.shutdown();
+            assert_eq!(ended(&pending), Err(Error::ShutDown));
+        }
+    });
+}
+
+over_every_wire!(
+    many_at_once_and_groups,
+    a_plan_does_not_keep_what_it_lacks_others_for,
+    refusals_come_the_same_way,
+    the_end_of_the_engine_ends_them,
+);

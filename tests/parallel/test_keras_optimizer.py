@@ -146,7 +146,9 @@ def counter_of(optimizer: Any) -> int:
 @not_on_jax
 def test_an_infinite_gradient_is_gone_after_its_step() -> None:
     each = variable([1.0], "v")
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
+    # That of Keras 2 has a velocity even without momentum, in which infinity stays.
+    optimizers = keras.optimizers if KERAS_3 else keras.optimizers.legacy
+    optimizer = hvd.DistributedOptimizer(optimizers.SGD(1.0), backward_passes_per_step=2)
     step(optimizer, [each], [np.float32([np.inf])])
     step(optimizer, [each], [np.float32([1.0])])
     assert not np.isfinite(array(each)).any()

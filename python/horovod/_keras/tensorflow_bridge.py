@@ -10,7 +10,7 @@ import tensorflow as tf
 from horovod._keras.accumulation import count_step, reduce_accumulated
 from horovod._keras.settings import Settings
 from horovod.common.basics import rank
-from horovod.tensorflow import functions
+from horovod.tensorflow import mpi_ops
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
@@ -65,7 +65,8 @@ class Steps:
     def reduce(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
         """The gradients of all ranks, or this rank's until it is time to reduce."""
         reduce = self.reducer if self.helper is None else self.helper.compute_gradients
-        return reduce(gradients, variables)
+        with tf.name_scope(self.reducer.scope):
+            return reduce(_numbered(gradients), variables)
 
     def apply(
         self,
@@ -105,9 +106,34 @@ class Steps:
         return reduce_accumulated(optimizer, dense, variables, self.reduce, tf.cond)
 
 
+def _numbered(gradients: list[Any]) -> list[Any]:
+    """Gradients with numbers as names. Else they have those of layers, which differ between ranks
+    if one of them has made or loaded more models than another.
+    """
+    if tf.executing_eagerly():
+        return gradients
+    return [_named(gradient, f"grad_{place}") for place, gradient in enumerate(gradients)]
+
+
+def _named(gradient: Any, name: str) -> Any:
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(
+            tf.identity(gradient.values, f"{name}_values"),
+            tf.identity(gradient.indices, f"{name}_indices"),
+            gradient.dense_shape,
+        )
+    return None if gradient is None else tf.identity(gradient, name)
+
+
 def broadcast_variables(variables: list[Any], root_rank: int) -> None:
-    """Overwrites variables with the root's."""
-    functions.broadcast_variables(variables, root_rank)
+    """Overwrites variables with the root's. Their places say which is which, see above."""
+
+    def assign_all() -> None:
+        for place, variable in enumerate(variables):
+            variable.assign(mpi_ops.broadcast(variable, root_rank, f"broadcast_variable_{place}"))
+
+    # In one function, or each would wait for the one before.
+    tf.function(assign_all, autograph=False, jit_compile=False)()
 
 
 def allreduce_compressed(value: Any, compression: Any, **options: Any) -> Any:

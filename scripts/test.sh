@@ -26,8 +26,10 @@ install_tensorflow() {
     "$TENSORFLOW/pip" install tensorflow-cpu pytest pytest-timeout 'cloudpickle>=2'
     "$TENSORFLOW/pip" install --force-reinstall --no-deps dist/*.whl
 }
-tensorflow() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider tests/parallel/test_tensorflow_*.py; }
-tensorflow_jobs() { "$TENSORFLOW/python" -m pytest -q tests/integration/test_tensorflow_*.py tests/single/test_tensorflow_*.py; }
+on_two_ranks() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider "$@"; }
+tensorflow() { on_two_ranks tests/parallel/test_tensorflow_*.py; }
+keras() { on_two_ranks tests/parallel/test_keras_*.py; }
+tensorflow_jobs() { "$TENSORFLOW/python" -m pytest -q tests/integration/test_{tensorflow,keras}_*.py tests/single/test_{tensorflow,keras}_*.py; }
 
 single() { "$BIN/python" -m pytest -q tests/single; }
 # Each rank runs the same tests; a failure on any rank fails the job.
@@ -65,7 +67,8 @@ all)
     step "4 ranks, shared memory, by way of relays" parallel 4 HOROVOD_CONTROL_FAN_OUT=1
     step "TensorFlow" install_tensorflow
     step "2 ranks, TensorFlow" tensorflow
-    step "whole jobs, TensorFlow" tensorflow_jobs
+    step "2 ranks, Keras" keras
+    step "whole jobs, TensorFlow and Keras" tensorflow_jobs
     step "whole jobs" integration
     step "faults" chaos
     step "several hosts" hosts

@@ -5,7 +5,8 @@
 # already built. What each row printed stays in .venv-matrix/ROW.log.
 source "$(dirname "$0")/environment.sh"
 
-# A row: its name, which begins with the framework that its tests have in their names; Python; packages.
+# A row: its name, which begins with the framework that its tests have in their names; Python; packages, and variables
+# for the tests, which are in capitals.
 MATRIX=(
     "torch-2.1 3.11 torch==2.1.2 numpy<2"
     "torch-2.3 3.11 torch==2.3.1 numpy<2"
@@ -17,6 +18,9 @@ MATRIX=(
     "tensorflow-2.13 3.11 tensorflow-cpu==2.13.1"
     "tensorflow-2.15 3.11 tensorflow-cpu==2.15.1"
     "tensorflow-newest 3.12 tensorflow-cpu"
+    "keras-2 3.11 tensorflow-cpu tf_keras TF_USE_LEGACY_KERAS=1"
+    "keras-torch 3.11 keras torch KERAS_BACKEND=torch"
+    "keras-jax 3.11 keras jax KERAS_BACKEND=jax"
 )
 PLACE=$PWD/.venv-matrix
 NP=2
@@ -43,17 +47,22 @@ install_row() {
 }
 
 # Runs what has the framework in its name: tests, those of every framework as far as they are about it, and examples.
-# TensorFlow has files of its own, which are named: nothing else has to wait for its import.
+# TensorFlow and Keras have files of their own, which are named: nothing else has to wait for their import.
 tests_of() {
-    local venv=$1 framework=$2
-    local pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider)
-    if [ "$framework" = tensorflow ]; then
-        "${pytest[@]}" tests/single/test_tensorflow_*.py tests/integration/test_tensorflow_*.py || return
-        "$venv/bin/horovodrun" -np "$NP" "${pytest[@]}" tests/parallel/test_tensorflow_*.py
-        return
-    fi
-    "${pytest[@]}" -k "$framework" tests/single tests/integration/test_examples.py || return
-    "$venv/bin/horovodrun" -np "$NP" "${pytest[@]}" -k "$framework" tests/parallel
+    local venv=$1 framework=$2 pytest=("$1/bin/python" -m pytest -q -p no:cacheprovider)
+    local ranks=("$venv/bin/horovodrun" -np "$NP" "${pytest[@]}")
+    case $framework in
+    tensorflow)
+        "${pytest[@]}" tests/single/test_{tensorflow,keras}_*.py tests/integration/test_{tensorflow,keras}_*.py || return
+        "${ranks[@]}" tests/parallel/test_tensorflow_*.py || return
+        "${ranks[@]}" tests/parallel/test_keras_*.py
+        ;;
+    keras) "${ranks[@]}" tests/parallel/test_keras_*.py ;;
+    *)
+        "${pytest[@]}" -k "$framework" tests/single tests/integration/test_examples.py || return
+        "${ranks[@]}" -k "$framework" tests/parallel
+        ;;
+    esac
 }
 
 version_in() {
@@ -74,14 +83,20 @@ counted_in() {
 # Runs a row, adds its line to the results. A row that could not run has not passed.
 run_row() {
     local name=$1 python=$2 venv=$PLACE/$1 log=$PLACE/$1.log start=$SECONDS verdict=passed
+    local word packages=() variables=(TF_CPP_MIN_LOG_LEVEL=2)
     shift 2
+    for word in "$@"; do
+        if [[ $word =~ ^[A-Z_]+= ]]; then variables+=("$word"); else packages+=("$word"); fi
+    done
     if ! has_python "$python"; then
         say "$name: python$python is not installed, or not on the PATH"
         results+=("$name|-|-|NOT RUN: no python$python")
         return
     fi
     say "$name: $*, Python $python (log: ${log#"$PWD"/})"
-    { install_row "$venv" "$python" "$@" && tests_of "$venv" "${name%%-*}"; } >"$log" 2>&1 || verdict=FAILED
+    {
+        install_row "$venv" "$python" "${packages[@]}" && (export "${variables[@]}" && tests_of "$venv" "${name%%-*}")
+    } >"$log" 2>&1 || verdict=FAILED
     [ "$verdict" = passed ] || tail -n 40 "$log"
     results+=("$name|$(version_in "$venv" "${name%%-*}")|$(counted_in "$log")|$verdict ($((SECONDS - start)) s)")
     [ -n "${KEEP:-}" ] || rm -rf "$venv"

@@ -17,6 +17,7 @@ PAGES = {
     },
     "acceptance_launcher.md": {"What people rely on": 8, "What upstream gets wrong": 19},
     "acceptance_torch.md": {"Operations and optimizer": 40, "Training": 9},
+    "acceptance_keras.md": {"Training, saving, callbacks": 11, "Beyond upstream's list": 8},
     "acceptance_tensorflow.md": {"Operations and training": 33},
 }
 """Sections and how many rows they have."""

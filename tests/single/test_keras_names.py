@@ -1,0 +1,109 @@
+"""The names of Keras, and what is said when something is missing.
+
+Not part of a run without Keras: its import takes seconds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+keras = pytest.importorskip("keras")
+
+BLOCK = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "keras":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+try:
+    import horovod.keras
+except ImportError as error:
+    print(error)
+"""
+SHARED = {
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "Sum",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "callbacks",
+    "elastic",
+    "global_process_set",
+    "init",
+    "load_model",
+    "local_rank",
+    "rank",
+    "reducescatter",
+    "shutdown",
+    "size",
+}
+
+
+def namespaces() -> list[Any]:
+    import horovod.keras
+
+    found = [horovod.keras]
+    if keras.__version__[0] == "2" or keras.backend.backend() == "tensorflow":
+        import horovod.tensorflow.keras
+
+        found.append(horovod.tensorflow.keras)
+    return found
+
+
+def test_a_missing_keras_is_explained() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCK], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "pip install keras" in done.stdout
+
+
+def test_every_exported_name_exists() -> None:
+    for namespace in namespaces():
+        assert all(hasattr(namespace, name) for name in namespace.__all__)
+        assert set(namespace.__all__) >= SHARED | {"PartialDistributedOptimizer", "Adasum"}
+        assert len(namespace.callbacks.__all__) == 5
+        assert all(hasattr(namespace.callbacks, name) for name in namespace.callbacks.__all__)
+
+
+def test_elastic_names_say_that_they_are_not_there_yet() -> None:
+    for namespace in namespaces():
+        assert set(namespace.elastic.__all__) == {
+            "CommitStateCallback",
+            "KerasState",
+            "UpdateBatchStateCallback",
+            "UpdateEpochStateCallback",
+            "run",
+        }
+        for name in namespace.elastic.__all__:
+            with pytest.raises(NotImplementedError, match=rf"elastic\.{name} .*cannot be used yet"):
+                getattr(namespace.elastic, name)(None)
+
+
+def test_one_rank_trains_alone() -> None:
+    import numpy as np
+
+    import horovod.keras as hvd
+
+    hvd.init()
+    try:
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+        callbacks = [
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.MetricAverageCallback(),
+            hvd.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=1),
+        ]
+        x = np.ones((8, 2), np.float32)
+        losses = model.fit(x, x[:, :1], epochs=3, verbose=0, callbacks=callbacks).history["loss"]
+        assert losses[-1] < losses[0]
+        assert hvd.allreduce(3.0) == 3.0
+    finally:
+        hvd.shutdown()

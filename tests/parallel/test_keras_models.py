@@ -81,7 +81,7 @@ def test_xla_is_refused(positional: bool) -> None:
 @needs_tensorflow
 def test_other_models_are_compiled_as_before() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message="jit_compile")
         model = model_of([1])
         model.compile(keras.optimizers.SGD(0.05), loss="mse", jit_compile=True)
         distributed = model_of([1])
@@ -243,8 +243,8 @@ def test_load_model(wrapped: bool, ending: str, tmp_path: Path, several_ranks: N
     if ending == "keras" or not KERAS_3:
         # Keras 3 does not read slots from HDF5.
         assert len(variables(optimizer)) == len(variables(saved.optimizer))
-    for ours, before in zip(variables(optimizer), variables(saved.optimizer)):
-        np.testing.assert_array_equal(array(ours), array(before))
+        for ours, before in zip(variables(optimizer), variables(saved.optimizer)):
+            np.testing.assert_array_equal(array(ours), array(before))
     each = variable([0.0], "v")
     fresh = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0))
     step(fresh, [each], [np.float32([hvd.rank()])])

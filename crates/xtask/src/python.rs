@@ -1,5 +1,6 @@
 //! Python packages keep to their own: a framework's folder imports `horovod.common` and itself,
-//! never another framework; only `common` and `runner` touch the extension module.
+//! never another framework; only `common` and `runner` touch the extension module. Keras computes
+//! with other frameworks, so what its two packages share may use theirs.
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +9,13 @@ use crate::files::sources;
 
 /// Packages any other may import.
 const SHARED: &[&str] = &["common"];
+
+/// Packages that use another framework's: who, and whose.
+const BRIDGES: &[(&str, &[&str])] = &[
+    ("_keras", &["numpy", "tensorflow", "torch"]),
+    ("keras", &["_keras"]),
+    ("tensorflow", &["_keras"]),
+];
 
 /// Packages that may import the extension module.
 const CORE_USERS: &[&str] = &["common", "runner"];
@@ -42,7 +50,10 @@ fn problem(package: &str, line: &str) -> Option<String> {
         return Some("only horovod.common and horovod.runner import horovod._core".to_owned());
     }
     let other = module.strip_prefix("horovod.")?.split('.').next()?;
-    let allowed = other == package || other == "_core" || SHARED.contains(&other);
+    let bridged = BRIDGES
+        .iter()
+        .any(|(user, used)| *user == package && used.contains(&other));
+    let allowed = other == package || other == "_core" || bridged || SHARED.contains(&other);
     (!allowed).then(|| format!("horovod.{package} must not import horovod.{other}"))
 }
 
@@ -58,5 +69,10 @@ mod tests {
         assert!(problem("torch", "from horovod.numpy import mpi_ops").is_some());
         assert!(problem("torch", "from horovod import _core").is_some());
         assert_eq!(problem("common", "from horovod import _core"), None);
+        assert_eq!(
+            problem("_keras", "from horovod.torch import Compression"),
+            None
+        );
+        assert!(problem("keras", "from horovod.torch import Compression").is_some());
     }
 }

@@ -25,7 +25,22 @@ def load_model(
     if optimizer is None or is_distributed(optimizer):
         return model
     compression = bridge(keras).Compression.none if compression is None else compression
-    distribute(keras, optimizer, Settings(compression=compression), in_place=True)
+    settings = Settings(compression=compression)
+    if _knows(optimizer, model):
+        distribute(keras, optimizer, settings, in_place=True)
+    else:
+        fresh = type(optimizer).from_config(optimizer.get_config())
+        model.optimizer = distribute(keras, fresh, settings)
     if getattr(model, "jit_compile", False):
         model.jit_compile = False
     return model
+
+
+def _knows(optimizer: Any, model: Any) -> bool:
+    """Whether an optimizer was made for this model. From HDF5, Keras 3 makes it for no variables at
+    all if the model has its variables only in layers, and training would fail.
+    """
+    if not getattr(optimizer, "built", False):
+        return True
+    known = getattr(optimizer, "_trainable_variables", None)
+    return known is None or len(known) == len(model.trainable_variables)

@@ -126,7 +126,8 @@ def main() -> None:
     # Horovod: one rank saves, or they would overwrite each other's files.
     if hvd.rank() == 0:
         arguments.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-        path = arguments.checkpoint_dir / "checkpoint-{epoch}.keras"
+        ending = "keras" if hasattr(keras, "ops") else "h5"  # Keras 3, or Keras 2
+        path = arguments.checkpoint_dir / f"checkpoint-{{epoch}}.{ending}"
         callbacks.append(keras.callbacks.ModelCheckpoint(str(path)))
 
     model.fit(

@@ -84,7 +84,8 @@ def main() -> None:
     # Horovod: one rank saves, or they would overwrite each other's files.
     if hvd.rank() == 0 and arguments.checkpoint_dir:
         arguments.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-        path = arguments.checkpoint_dir / "checkpoint-{epoch}.keras"
+        ending = "keras" if hasattr(tf.keras, "ops") else "h5"  # Keras 3, or Keras 2
+        path = arguments.checkpoint_dir / f"checkpoint-{{epoch}}.{ending}"
         callbacks.append(tf.keras.callbacks.ModelCheckpoint(str(path)))
 
     history = model.fit(

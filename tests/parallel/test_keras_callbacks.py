@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from keras_cases import (
     KERAS_3,
-    ON_TENSORFLOW,
     array,
     assert_equal_on_all_ranks,
     data,
@@ -18,7 +17,7 @@ from keras_cases import (
     keras,
     model_of,
     needs_keras_2,
-    variable,
+    needs_tensorflow,
     weights_of,
 )
 
@@ -29,7 +28,7 @@ def compiled(optimizer: Any = None, units: tuple[int, ...] = (3, 1)) -> Any:
     return model
 
 
-def learning_rates(callback: Any, epochs: int, steps: int, momentum: float = 0.0) -> list[float]:
+def learning_rates(callback: Any, epochs: int, steps: int) -> list[float]:
     """The rate of every batch of a training run."""
     rates: list[float] = []
 
@@ -39,7 +38,7 @@ def learning_rates(callback: Any, epochs: int, steps: int, momentum: float = 0.0
                 self.model.jax_state_sync()
             rates.append(float(array(self.model.optimizer.learning_rate)))
 
-    model = compiled(keras.optimizers.SGD(0.4, momentum=momentum))
+    model = compiled(keras.optimizers.SGD(0.4))
     inputs, outputs = data(0, count=4 * steps)
     callbacks = callback if isinstance(callback, list) else [callback]
     model.fit(
@@ -88,7 +87,7 @@ def test_rates_are_told_with_the_metrics() -> None:
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("correct", [False, True])
 def test_momentum_correction(correct: bool, legacy: bool) -> None:
-    """Against velocities computed here. The gradient of a sum is 1 for every weight's input."""
+    """Against velocities computed here; the gradient is -1 all the time."""
     if legacy and KERAS_3:
         pytest.skip("Keras 2 only")
     optimizers = keras.optimizers.legacy if legacy else keras.optimizers
@@ -171,9 +170,6 @@ def test_local_variables_are_not_broadcast(as_list: bool, several_ranks: None) -
         kept = place < (2 if as_list else 1)
         expected = hvd.rank() if kept else 1
         np.testing.assert_array_equal(array(each), np.full(array(each).shape, expected))
-    with pytest.raises(ValueError):
-        hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=3)
-    assert variable([1.0]) is not None
 
 
 def test_training_with_all_of_them(several_ranks: None) -> None:
@@ -214,7 +210,8 @@ def test_best_model(tmp_path: Path) -> None:
     callback = hvd.callbacks.BestModelCheckpoint(monitor="loss")
     assert callback.filepath is None
     assert callback.save_best_only
-    callback.filepath = str(tmp_path / "best.keras")
+    # ModelCheckpoint of Keras 2.13 cannot write the other format.
+    callback.filepath = str(tmp_path / ("best.keras" if KERAS_3 else "best.h5"))
     model = compiled()
     model.fit(*data(0), epochs=2, verbose=0, callbacks=[callback])
     loaded = keras.models.load_model(callback.filepath)
@@ -226,7 +223,6 @@ def test_best_model(tmp_path: Path) -> None:
 def test_global_variables_of_a_graph() -> None:
     import tensorflow as tf
 
-    assert ON_TENSORFLOW
     with tf.Graph().as_default():
         each = tf.compat.v1.get_variable("v", initializer=float(hvd.rank()), use_resource=True)
         session = tf.compat.v1.keras.backend.get_session()
@@ -236,7 +232,7 @@ def test_global_variables_of_a_graph() -> None:
     tf.compat.v1.keras.backend.clear_session()
 
 
+@needs_tensorflow
 def test_there_are_no_global_variables_without_a_graph() -> None:
-    if ON_TENSORFLOW:
-        with pytest.raises(RuntimeError, match="does not work eagerly"):
-            hvd.broadcast_global_variables(0)
+    with pytest.raises(RuntimeError, match="does not work eagerly"):
+        hvd.broadcast_global_variables(0)

@@ -194,11 +194,10 @@ def test_sparse_gradients(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_local_layers(number: int, several_ranks: None) -> None:
-    partial = getattr(hvd, "PartialDistributedOptimizer")  # noqa: B009
     model = model_of([3, 2, 1])
     model.set_weights([np.ones_like(array(each)) / 4 for each in model.weights])
     layers = model.layers[:number]
-    optimizer = partial(
+    optimizer = hvd.PartialDistributedOptimizer(
         keras.optimizers.SGD(1.0), local_layers=layers[0] if number == 1 else layers
     )
     plain = model_of([3, 2, 1])

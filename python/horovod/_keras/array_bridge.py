@@ -137,7 +137,7 @@ class Steps:
 
 def broadcast_variables(variables: list[Any], root_rank: int) -> None:
     """Overwrites variables with the root's."""
-    arrays = [np.array(variable) for variable in variables]
+    arrays = [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
     handles = [
         hvd.broadcast_async_(array, root_rank, name=f"broadcast_variables.{place}")
         for place, array in enumerate(arrays)

@@ -71,8 +71,13 @@ def _identity(variable: Any) -> int:
 
 
 def _variables_of(optimizer: Any) -> list[Any]:
+    """The state of an optimizer, to which Keras 2 does not count the learning rate."""
     variables = getattr(optimizer, "variables", [])
-    return variables() if callable(variables) else variables
+    found = list(variables() if callable(variables) else variables)
+    rate = getattr(optimizer, "_learning_rate", None)
+    if hasattr(rate, "assign") and all(each is not rate for each in found):
+        found.append(rate)
+    return found
 
 
 def _in_graph_mode(keras: Any) -> bool:

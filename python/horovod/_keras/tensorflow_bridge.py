@@ -65,8 +65,15 @@ class Steps:
     def reduce(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
         """The gradients of all ranks, or this rank's until it is time to reduce."""
         reduce = self.reducer if self.helper is None else self.helper.compute_gradients
+        known = _local_variables()
         with tf.name_scope(self.reducer.scope):
-            return reduce(_numbered(gradients), variables)
+            reduced = reduce(_numbered(gradients), variables)
+        if isinstance(self.helper, LocalGradientAggregationHelper):
+            # Keras initializes the variables that it knows, and these are not among them.
+            new = [each.deref() for each in _local_variables() - known]
+            session = tf.compat.v1.keras.backend.get_session()
+            session.run(tf.compat.v1.variables_initializer(new))
+        return reduced
 
     def apply(
         self,
@@ -104,6 +111,10 @@ class Steps:
             for gradient in gradients
         ]
         return reduce_accumulated(optimizer, dense, variables, self.reduce, tf.cond)
+
+
+def _local_variables() -> set[Any]:
+    return {each.ref() for each in tf.compat.v1.local_variables()}
 
 
 def _numbered(gradients: list[Any]) -> list[Any]:

@@ -62,6 +62,7 @@ class Steps:
             return sums
         return [None if total is None else total / divisor for total in sums]
 
+    @torch.compiler.disable  # with jit_compile=True, what comes before and after is compiled
     def reduce(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
         """The gradients of all ranks, in the same order; those that are None stay so."""
         process_set = self.settings.process_set

@@ -67,6 +67,8 @@ pub(crate) struct Cycle {
     held: Held,
     /// Since when somebody has waited for an operation that the plan lacks tensors for.
     lacking_since: Option<Instant>,
+    /// When the last entry came into the plan that nobody will say it waits for.
+    unattended_since: Option<Instant>,
     counters: Arc<Counters>,
     /// How it ended, once it has: the rank that asked for the end, or what went wrong.
     fate: Option<Result<Rank>>,
@@ -129,6 +131,7 @@ impl Cycle {
             },
             held: Held::default(),
             lacking_since: None,
+            unattended_since: None,
             counters: Arc::default(),
             fate: None,
         }

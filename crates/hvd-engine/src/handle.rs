@@ -150,6 +150,11 @@ impl Completer {
         Self(Some(End::Shared(Arc::clone(completion))))
     }
 
+    /// Whether nobody will say that it waits for the operation.
+    pub(crate) fn is_unattended(&self) -> bool {
+        matches!(self.0, Some(End::Continue(_)))
+    }
+
     /// For an operation that nobody waits for.
     pub(crate) fn continuing(continuation: Continuation) -> Self {
         Self(Some(End::Continue(continuation)))

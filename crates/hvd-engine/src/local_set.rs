@@ -188,6 +188,11 @@ impl LocalSet {
         !self.pending.is_empty()
     }
 
+    /// Whether anything is pending that nobody will say it waits for.
+    pub(crate) fn has_unattended(&self) -> bool {
+        self.pending.values().any(Entry::is_unattended)
+    }
+
     /// Everything that is pending, when the set or the engine ends.
     pub(crate) fn into_pending(self) -> impl Iterator<Item = Entry> {
         self.pending.into_values()

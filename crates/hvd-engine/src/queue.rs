@@ -34,6 +34,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether nobody will say that it waits for this.
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.completer.is_unattended()
+    }
+
     pub(crate) fn new(request: Request, submission: Submission, completer: Completer) -> Self {
         let Submission {
             process_set,

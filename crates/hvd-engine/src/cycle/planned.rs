@@ -20,6 +20,11 @@ use crate::{Error, Result};
 /// that waits has usually submitted what it has; another thread of it might come with more.
 const BLOCKED: Duration = Duration::from_millis(2);
 
+/// How long operations that nobody will say it waits for wait for others that the plan lacks, after the
+/// last of them came. Their program may be blocked by one of them all the same. Longer than most
+/// gaps between the gradients of a step.
+const QUIET: Duration = Duration::from_millis(20);
+
 /// What was submitted and is not announced before the plan has ended.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -47,6 +52,9 @@ impl Cycle {
         }
         for mut entry in entries {
             self.observer.announced(&mut entry, now);
+            if entry.is_unattended() {
+                self.unattended_since = Some(now);
+            }
             if entry.process_set == ProcessSetId::GLOBAL {
                 if let Err(entry) = global.enter(entry, course) {
                     self.held.entries.push(*entry);
@@ -174,6 +182,8 @@ impl Cycle {
         let course = Course::new(plan, Instant::now(), is_noted);
         let mut course = course.map_err(|error| Error::Internal(error.to_string()))?;
         let fits = global.enter_pending(&mut course);
+        let unattended = global.has_unattended();
+        self.unattended_since = unattended.then(Instant::now);
         self.course = Some(course);
         let mut others = self.sets.iter();
         let others_wait = others.any(|(&id, set)| id != ProcessSetId::GLOBAL && set.has_pending());
@@ -240,10 +250,10 @@ impl Cycle {
         self.lacking_since = lacking.then(|| self.lacking_since.unwrap_or_else(Instant::now));
         let waits = self.waits_for_plan();
         let due = self.course.as_ref().filter(|_| waits)?.due()?;
-        Some(
-            self.lacking_since
-                .map_or(due, |since| due.min(since + BLOCKED)),
-        )
+        let blocked = self.lacking_since.map(|since| since + BLOCKED);
+        let unattended = self.unattended_since.filter(|_| self.lacks_tensors());
+        let quiet = unattended.map(|since| since + QUIET);
+        [Some(due), blocked, quiet].into_iter().flatten().min()
     }
 
     /// Whether tensors wait for others that were not submitted here.

@@ -1,6 +1,7 @@
 //! Operations that nobody waits for: what was said for their end is done, whatever happens.
 
 use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
 
 use hvd_engine::{Error, Outcome, Result, Submission};
 use hvd_testkit::DEADLINE;
@@ -73,6 +74,20 @@ fn a_plan_does_not_keep_what_it_lacks_others_for(wire: Wire) {
     });
 }
 
+/// The program waits for each operation before it begins the next, and says so to nobody. A plan
+/// takes them for one operation, until it notices.
+fn who_waits_without_a_word_does_not_wait_for_the_patience_of_a_plan(wire: Wire) {
+    run(wire, 2, |job| {
+        for _ in 0..40 {
+            for name in ["a", "b"] {
+                let begun = Instant::now();
+                ended(&start(job, named(name, &[1.0]))).unwrap();
+                assert!(begun.elapsed() < Duration::from_millis(900));
+            }
+        }
+    });
+}
+
 fn refusals_come_the_same_way(wire: Wire) {
     run(wire, 2, |job| {
         let mut stranger = named("x", &[1.0]);
@@ -105,6 +120,7 @@ fn the_end_of_the_engine_ends_them(wire: Wire) {
 over_every_wire!(
     many_at_once_and_groups,
     a_plan_does_not_keep_what_it_lacks_others_for,
+    who_waits_without_a_word_does_not_wait_for_the_patience_of_a_plan,
     refusals_come_the_same_way,
     the_end_of_the_engine_ends_them,
 );

@@ -1,0 +1,63 @@
+"""News about the hosts of an elastic job, from whoever knows them to the states that listen.
+
+An elastic launcher's side of a worker calls `manager.set_source` once, with a function that starts
+to listen to the launcher, and from then on `manager.handle_hosts_updated`, from any thread. Without
+a source there is never any news.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Listener(Protocol):
+    """What wants to know about changes of hosts."""
+
+    def on_hosts_updated(self, timestamp: Any, update_res: int) -> None:
+        """Is told when a change happened and of which kind it was."""
+
+
+class NotificationManager:
+    """Starts the source of news when it is first needed, and passes news on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._source: Callable[[], None] | None = None
+        self._started = False
+        self._listeners: list[Listener] = []
+
+    def set_source(self, start: Callable[[], None] | None) -> None:
+        """Says how to begin to listen to the launcher; None if there is none."""
+        with self._lock:
+            self._source = start
+            self._started = False
+
+    def init(self) -> None:
+        """Starts the source, once, if there is one."""
+        with self._lock:
+            start = None if self._started else self._source
+            self._started = True
+        if start is not None:
+            start()
+
+    def register_listener(self, listener: Listener) -> None:
+        """From now on this one is told."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """From now on this one is not told. Harmless if it never was."""
+        with self._lock:
+            self._listeners = [each for each in self._listeners if each is not listener]
+
+    def handle_hosts_updated(self, timestamp: Any, update_res: int) -> None:
+        """Tells all that listen."""
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener.on_hosts_updated(timestamp, update_res)
+
+
+notification_manager = NotificationManager()

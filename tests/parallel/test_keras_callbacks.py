@@ -153,7 +153,7 @@ def test_broadcast_of_model_and_optimizer(root: int, several_ranks: None) -> Non
     model.fit(*data(hvd.rank(), count=32), epochs=1, verbose=0, callbacks=[callback])
     assert callback.broadcast_done
     assert_equal_on_all_ranks(weights_of(model))
-    for each in hvd.callbacks._impl._variables_of(model.optimizer):
+    for each in hvd.callbacks._impl.variables_of(model.optimizer):
         assert_equal_on_all_ranks(array(each))
     assert float(array(model.optimizer.learning_rate)) == pytest.approx(0.01 * (root + 1))
 

@@ -239,7 +239,7 @@ def test_load_model(wrapped: bool, ending: str, tmp_path: Path, several_ranks: N
     assert optimizer._hvd_settings.compression is hvd.Compression.fp16
     assert float(array(optimizer.learning_rate)) == 0.25
     np.testing.assert_array_equal(weights_of(model), weights_of(saved))
-    variables = hvd.callbacks._impl._variables_of
+    variables = hvd.callbacks._impl.variables_of
     if ending == "keras" or not KERAS_3:
         # Keras 3 does not read slots from HDF5.
         assert len(variables(optimizer)) == len(variables(saved.optimizer))

@@ -15,7 +15,7 @@ import numpy as np
 from horovod import numpy as hvd
 from horovod._keras.settings import Settings
 
-__all__ = ["Compression", "Steps", "allreduce_compressed", "broadcast_variables"]
+__all__ = ["Compression", "Steps", "allreduce_compressed", "broadcast_variables", "is_failure"]
 
 
 class NoneCompressor:
@@ -150,3 +150,8 @@ def allreduce_compressed(value: Any, compression: Any, **options: Any) -> Any:
     """Combines a value that travels in a shorter type."""
     array, ctx = compression.compress(np.asarray(value))
     return compression.decompress(hvd.allreduce(array, **options), ctx)
+
+
+def is_failure(error: Exception) -> bool:
+    """Whether this stands for HorovodInternalError: JAX reports what it calls back as text."""
+    return "HorovodInternalError" in str(error)

@@ -58,8 +58,8 @@ class BroadcastGlobalVariables:
         self.broadcast_done = True
         take_state_back(self.model)
         variables = [v for v in self.model.weights if _identity(v) not in self._local]
-        variables += list(_variables_of(self.model.optimizer))
-        if _in_graph_mode(self.keras):
+        variables += list(variables_of(self.model.optimizer))
+        if in_graph_mode(self.keras):
             broadcast_global_variables(self.keras, self.root_rank)
         else:
             bridge(self.keras).broadcast_variables(variables, self.root_rank)
@@ -70,7 +70,7 @@ def _identity(variable: Any) -> int:
     return id(variable._value if hasattr(variable, "path") else variable)
 
 
-def _variables_of(optimizer: Any) -> list[Any]:
+def variables_of(optimizer: Any) -> list[Any]:
     """The state of an optimizer, to which Keras 2 does not count the learning rate."""
     variables = getattr(optimizer, "variables", [])
     found = list(variables() if callable(variables) else variables)
@@ -80,7 +80,8 @@ def _variables_of(optimizer: Any) -> list[Any]:
     return found
 
 
-def _in_graph_mode(keras: Any) -> bool:
+def in_graph_mode(keras: Any) -> bool:
+    """Whether operations are put into a graph of TensorFlow 1, to be run by a session."""
     if is_keras_3(keras):
         return False
     import tensorflow as tf

@@ -16,8 +16,9 @@ from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelp
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.gradient_reduction import GradientReducer, ReductionOptions
 from horovod.tensorflow.reductions import allreduce
+from horovod.tensorflow.util import is_failure
 
-__all__ = ["Compression", "Steps", "allreduce_compressed", "broadcast_variables"]
+__all__ = ["Compression", "Steps", "allreduce_compressed", "broadcast_variables", "is_failure"]
 
 
 class Steps:

@@ -13,7 +13,7 @@ from horovod._keras.settings import Settings
 from horovod.common.util import split_list
 from horovod.torch import Compression
 
-__all__ = ["Compression", "Steps", "allreduce_compressed", "broadcast_variables"]
+__all__ = ["Compression", "Steps", "allreduce_compressed", "broadcast_variables", "is_failure"]
 
 
 class Steps:
@@ -132,3 +132,8 @@ def broadcast_variables(variables: list[Any], root_rank: int) -> None:
 def allreduce_compressed(value: Any, compression: Any, **options: Any) -> Any:
     """Combines a value that travels in a shorter type."""
     return hvd.allreduce(torch.as_tensor(value), compression=compression, **options).numpy()
+
+
+def is_failure(error: Exception) -> bool:
+    """Whether this stands for HorovodInternalError, which PyTorch lets through as it is."""
+    return False

@@ -6,10 +6,11 @@ that counts. `run_fn` calls the training function again after ranks were assigne
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import queue
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from horovod.common import basics
@@ -143,13 +144,32 @@ def rejoin() -> None:
     basics.init()
 
 
-def run(func: Callable[..., Any]) -> Callable[..., Any]:
+@contextlib.contextmanager
+def recognized_failures(is_failure: Callable[[Exception], bool]) -> Iterator[None]:
+    """Turns a framework's own error for a failed operation into HorovodInternalError."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, HorovodInternalError) or not is_failure(error):
+            raise
+        raise HorovodInternalError(str(error)) from error
+
+
+def run(
+    func: Callable[..., Any], is_failure: Callable[[Exception], bool] = lambda error: False
+) -> Callable[..., Any]:
     """Makes `func(state, ...)` go on after ranks were lost or hosts have changed.
 
     A job that was not started elastically cannot replace a rank: there a failure is raised, with
-    a sentence about that.
+    a sentence about that. `is_failure` recognizes errors by which a framework reports one.
     """
-    return run_fn(func, rejoin, is_elastic)
+
+    @functools.wraps(func)
+    def recognizing(*args: Any, **kwargs: Any) -> Any:
+        with recognized_failures(is_failure):
+            return func(*args, **kwargs)
+
+    return run_fn(recognizing, rejoin, is_elastic)
 
 
 def run_fn(

@@ -33,6 +33,23 @@ def is_elastic() -> bool:
     return os.environ.get("HOROVOD_ELASTIC") == "1"
 
 
+_SIGNS_OF_FAILURE = (
+    "Horovod",
+    "horovod has been shut down",
+    "collective operations cannot go on without it",
+)
+"""The name of an op, or, since a function's error has the name of the node instead, the texts for a
+rank that is gone."""
+
+
+def is_failure(error: Exception) -> bool:
+    """Whether this is TensorFlow's error for an op of horovod that failed under way."""
+    text = str(error)
+    return isinstance(error, tf.errors.UnknownError) and any(
+        sign in text for sign in _SIGNS_OF_FAILURE
+    )
+
+
 def if_shared(
     process_set: ProcessSet, together: Callable[[], Any], alone: Callable[[], Any]
 ) -> Any:

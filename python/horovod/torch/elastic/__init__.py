@@ -1,7 +1,17 @@
 """Elastic training with PyTorch: what survives a change of the job's ranks, and `run`."""
 
-from horovod.common.elastic import run
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from horovod.common import elastic
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState
 
 __all__ = ["ElasticSampler", "TorchState", "run"]
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes `func(state, ...)` go on after ranks were lost or hosts have changed."""
+    return elastic.run(func)

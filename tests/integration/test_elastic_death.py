@@ -1,0 +1,18 @@
+"""PyTorch: a rank that is killed inside of `elastic.run`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from elastic_death import assert_a_killed_rank_ends_the_job
+
+REDUCE = "lambda: hvd.allreduce(torch.ones(4), name='gradient')"
+STATE = "hvd.elastic.TorchState(torch.nn.Linear(2, 2), step=0)"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+def test_a_killed_rank_ends_the_job(horovodrun: Callable[..., Any]) -> None:
+    assert_a_killed_rank_ends_the_job(horovodrun, "torch", REDUCE, STATE)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
+from horovod.common.elastic import is_elastic
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import mpi_ops
 
@@ -26,11 +26,6 @@ def vars_to_refs(variables: Iterable[Any]) -> tuple[Any, ...]:
 def refs_to_vars(references: Iterable[Any]) -> list[Any]:
     """The variables behind references."""
     return [each.deref() for each in references]
-
-
-def is_elastic() -> bool:
-    """Whether the number of ranks may change while the program runs."""
-    return os.environ.get("HOROVOD_ELASTIC") == "1"
 
 
 _SIGNS_OF_FAILURE = (

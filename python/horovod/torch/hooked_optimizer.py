@@ -7,7 +7,6 @@ for them.
 
 from __future__ import annotations
 
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import torch
 
+from horovod.common.elastic import is_elastic
 from horovod.common.process_sets import set_size
 from horovod.torch.bucket import Bucket
 from horovod.torch.gradient_reduction import Reduction
@@ -72,8 +72,7 @@ class HookedOptimizer(torch.optim.Optimizer):
     def _combines(self) -> bool:
         """Whether there is anybody to combine gradients with, or may be after a reset."""
         process_set = self._reduction.process_set
-        elastic = os.environ.get("HOROVOD_ELASTIC") == "1"
-        return bool(process_set.included()) and (elastic or set_size(process_set) > 1)
+        return bool(process_set.included()) and (is_elastic() or set_size(process_set) > 1)
 
     def _parameters(self) -> list[torch.nn.Parameter]:
         return [parameter for group in self.param_groups for parameter in group["params"]]

@@ -31,10 +31,12 @@ tensorflow() { on_two_ranks tests/parallel/test_tensorflow_*.py; }
 keras() { on_two_ranks tests/parallel/test_keras_*.py; }
 tensorflow_jobs() { "$TENSORFLOW/python" -m pytest -q tests/integration/test_{tensorflow,keras}_*.py tests/single/test_{tensorflow,keras}_*.py; }
 
+# What has a step of its own.
+APART=(--ignore-glob='*/test_tensorflow_*' --ignore-glob='*/test_keras_*')
 single() { "$BIN/python" -m pytest -q tests/single; }
 # Each rank runs the same tests; a failure on any rank fails the job.
 parallel() { local np=$1; shift; env "$@" "$BIN/horovodrun" -np "$np" "$BIN/python" -m pytest -q -p no:cacheprovider tests/parallel; }
-integration() { "$BIN/python" -m pytest -q tests/integration; }
+integration() { "$BIN/python" -m pytest -q "${APART[@]}" tests/integration; }
 # Ranks killed, stopped, cut off and besieged; the long version is tests/chaos/chaos.py.
 chaos() { debian iproute2; "$BIN/python" -m pytest -q tests/chaos; }
 # Hosts made of namespaces; without root these tests say why they did not run.

@@ -15,7 +15,7 @@ help: ## list these words
 demo: $(INSTALLED) ## set everything up and train a small model on 2 processes
 	@scripts/demo.sh
 
-test: ## install what the tests need and run them all (about 10 minutes on two cores)
+test: ## install what the tests need and run them all (about 25 minutes on two cores)
 	@PYTHON=$(PYTHON) scripts/test.sh all
 
 test-core: ## the quick loop: Rust tests only

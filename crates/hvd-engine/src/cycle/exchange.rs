@@ -28,6 +28,10 @@ impl Cycle {
 
     /// Passes up what was gathered from those below.
     pub(super) fn pass_up(&mut self) -> Result<()> {
+        // Most ranks need not look at the clock for this, at every turn.
+        if !self.voice.is_relay() {
+            return Ok(());
+        }
         let Some(message) = self.voice.gathered(Instant::now()) else {
             return Ok(());
         };
@@ -75,9 +79,11 @@ impl Cycle {
     /// anything.
     pub(super) fn follow_verdicts(&mut self) -> Result<bool> {
         let mut any = false;
-        for (verdict, route) in self.voice.decide(Instant::now()) {
-            any = true;
-            self.pass_down(verdict, &route)?;
+        if self.voice.hub().is_some() {
+            for (verdict, route) in self.voice.decide(Instant::now()) {
+                any = true;
+                self.pass_down(verdict, &route)?;
+            }
         }
         while let Some(verdict) = self.heard.pop_front() {
             any = true;

@@ -61,6 +61,11 @@ impl Voice {
         &self.place
     }
 
+    /// Whether this rank passes on what others say.
+    pub(crate) fn is_relay(&self) -> bool {
+        matches!(self.role, Role::Relay(_))
+    }
+
     /// On rank 0: who decides.
     pub(crate) fn hub(&self) -> Option<&Hub> {
         match &self.role {

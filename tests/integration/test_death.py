@@ -60,10 +60,12 @@ def running(environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str]
     )
     assert job.stdout is not None
     pids: dict[int, int] = {}
+    said = ""
     try:
         while len(pids) < RANKS:
             line = job.stdout.readline()
-            assert line, f"the job ended early with {job.wait()}"
+            said += line
+            assert line, f"the job ended early with {job.wait()}:\n{said}"
             if match := re.search(r"ready (\d+) (\d+)", line):
                 pids[int(match[1])] = int(match[2])
         yield job, pids

@@ -133,6 +133,11 @@ impl Cycle {
 
     /// Executes the operation that all have called for.
     fn execute_planned(&mut self) -> Result<()> {
+        // `PLAN-4`: a lane that is still being connected has taken nothing yet.
+        let told = self.roll_call.partners();
+        if self.control.holds_back(told) {
+            self.control.insist(&mut *self.transport, told)?;
+        }
         let Some(course) = &self.course else {
             return Ok(());
         };

@@ -17,6 +17,8 @@
 //!   anybody's program; and nobody can have executed anything behind it.
 //! - `PLAN-3` what was announced to rank 0 before its sender knew of the plan is forgotten by rank 0
 //!   and belongs to the plan, or to what is announced again after it.
+//! - `PLAN-4` nobody begins an operation before its own notes have left: in the middle of one a rank
+//!   sends no notes, and those who lack them could not begin.
 
 pub(crate) mod conductor;
 pub(crate) mod course;

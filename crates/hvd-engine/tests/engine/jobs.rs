@@ -96,7 +96,7 @@ pub(crate) fn run_with<T: Send + 'static>(
     run_meshes(mesh_of(wire, size), options, body)
 }
 
-fn run_meshes<T: Send + 'static>(
+pub(crate) fn run_meshes<T: Send + 'static>(
     meshes: Vec<Mesh>,
     options: &EngineOptions,
     body: impl Fn(&Job) -> T + Send + Sync + 'static,

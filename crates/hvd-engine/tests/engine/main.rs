@@ -11,6 +11,7 @@
 mod jobs;
 
 mod autotune;
+mod late_lanes;
 mod operations;
 mod plans;
 mod sets;

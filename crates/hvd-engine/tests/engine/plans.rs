@@ -5,12 +5,13 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use hvd_engine::{Counts, EngineOptions, Handle, SetChange, Submission};
-use hvd_transport::testing::Wire;
+use hvd_transport::testing::{Wire, mesh_of};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::jobs::{Job, floats, pause, run, run_with, run_with_failure, tensor};
+use crate::jobs::{Job, floats, pause, run, run_meshes, run_with_failure, tensor};
+use crate::late_lanes::{Delay, with_late_lanes};
 
 /// Elements of the tensors by their number: some travel with the notes, some in operations of
 /// their own, some fused.
@@ -106,6 +107,24 @@ over_every_wire!(
     a_rank_that_stays_away_ends_the_plan_and_delays_nobody_for_ever,
     a_death_in_the_middle_of_a_plan_is_named,
 );
+
+/// `PLAN-4`: rank 1 hears of everybody at once, and must not begin before rank 2 has heard of it.
+#[test]
+fn nobody_begins_before_its_notes_have_left() {
+    let delay: Delay = |from, to| {
+        let is_late = (from, to) == (Rank::new(1), Rank::new(2));
+        Duration::from_millis(if is_late { 200 } else { 0 })
+    };
+    let meshes = with_late_lanes(mesh_of(Wire::Memory, 3), delay);
+    let counts = run_meshes(meshes, &EngineOptions::default(), |job| {
+        for _ in 0..8 {
+            let sum = job.call(named("x".to_owned(), &[1.0; 3000])).unwrap();
+            assert_eq!(floats(&sum), [3.0; 3000]);
+        }
+        job.engine.counts()
+    });
+    assert!(counts.iter().all(|counts| counts.planned_operations > 0));
+}
 
 /// Something that all ranks do.
 #[derive(Debug, Clone)]
@@ -298,7 +317,12 @@ fn play(jobs: Jobs, script: Vec<Act>, seed: u64) {
         fan_out: NonZeroUsize::new(jobs.fan_out),
         ..EngineOptions::default()
     };
-    run_with(jobs.wire, jobs.size, &options, move |job| {
+    let meshes = mesh_of(jobs.wire, jobs.size);
+    let meshes = match jobs.delay {
+        Some(delay) => with_late_lanes(meshes, delay),
+        None => meshes,
+    };
+    run_meshes(meshes, &options, move |job| {
         let pair = vec![Rank::new(0), Rank::new(1)];
         let mut player = Player {
             job,
@@ -322,6 +346,7 @@ struct Jobs {
     size: usize,
     /// Of the tree by way of which ranks negotiate; 0 if they speak to rank 0 themselves.
     fan_out: usize,
+    delay: Option<Delay>,
 }
 
 impl Jobs {
@@ -330,6 +355,7 @@ impl Jobs {
             wire,
             size: 3,
             fan_out: 0,
+            delay: None,
         }
     }
 }
@@ -369,9 +395,9 @@ fn whatever_comes_between_is_right_by_way_of_one_relay() {
     let (size, fan_out) = (3, 1);
     for wire in [Wire::SharedMemory, Wire::Tcp] {
         let jobs = Jobs {
-            wire,
             size,
             fan_out,
+            ..Jobs::over(wire)
         };
         play_scripts(jobs, 20);
     }
@@ -381,9 +407,26 @@ fn whatever_comes_between_is_right_by_way_of_one_relay() {
 fn whatever_comes_between_is_right_by_way_of_many_relays() {
     for (size, fan_out) in [(7, 2), (10, 1)] {
         let jobs = Jobs {
-            wire: Wire::Memory,
             size,
             fan_out,
+            ..Jobs::over(Wire::Memory)
+        };
+        play_scripts(jobs, 15);
+    }
+}
+
+#[test]
+fn whatever_comes_between_is_right_while_lanes_are_connected() {
+    let delay: Delay = |from, to| {
+        let milliseconds = 3 * (u64::from(from.number()) * 5 + u64::from(to.number()) * 3) % 11;
+        Duration::from_millis(milliseconds)
+    };
+    for (size, fan_out) in [(3, 0), (5, 2), (10, 0)] {
+        let jobs = Jobs {
+            size,
+            fan_out,
+            delay: Some(delay),
+            ..Jobs::over(Wire::Memory)
         };
         play_scripts(jobs, 15);
     }

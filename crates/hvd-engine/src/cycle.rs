@@ -25,7 +25,7 @@ use crate::observe::Observer;
 use crate::plan::course::Course;
 use crate::plan::roll_call::RollCall;
 use crate::process_set::ProcessSets;
-use crate::queue::{Change, Drained, Entry, Queue};
+use crate::queue::{BoxedEntry, Change, Drained, Queue};
 use crate::stall::inquest::Inquest;
 use crate::{Error, Result};
 use planned::Held;
@@ -299,7 +299,7 @@ impl Cycle {
     }
 
     /// Sorts entries into their process sets and returns what there is to announce for each.
-    fn take_in(&mut self, entries: Vec<Entry>, now: Instant) -> BTreeMap<ProcessSetId, Ready> {
+    fn take_in(&mut self, entries: Vec<BoxedEntry>, now: Instant) -> BTreeMap<ProcessSetId, Ready> {
         let mut messages = BTreeMap::new();
         for mut entry in entries {
             self.observer.announced(&mut entry, now);
@@ -308,7 +308,7 @@ impl Cycle {
         messages
     }
 
-    fn sort_in(&mut self, entry: Entry, messages: &mut BTreeMap<ProcessSetId, Ready>) {
+    fn sort_in(&mut self, entry: BoxedEntry, messages: &mut BTreeMap<ProcessSetId, Ready>) {
         let id = entry.process_set;
         match self.sets.get_mut(&id) {
             Some(set) => {

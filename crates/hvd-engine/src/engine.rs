@@ -29,7 +29,7 @@ use crate::negotiate::voice::Voice;
 use crate::neighbours::Neighbours;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
-use crate::queue::{Call, Change, Entry, Queue};
+use crate::queue::{Batch, BoxedEntry, Call, Change, Entry, Queue};
 use crate::recorder::FlightLog;
 use crate::stall::StallOptions;
 use crate::submit::Submission;
@@ -224,7 +224,7 @@ impl Engine {
     /// here means that nothing was started.
     pub fn submit(&self, submission: Submission) -> Result<Handle> {
         let (handle, entry) = self.prepare(submission)?;
-        self.start_all(vec![entry], &[handle])?;
+        self.start_all([entry], &[handle])?;
         Ok(handle)
     }
 
@@ -232,7 +232,7 @@ impl Engine {
     /// is not woken, because the caller can do all of the work itself.
     pub fn submit_quietly(&self, submission: Submission) -> Result<Handle> {
         let (handle, entry) = self.prepare(submission)?;
-        let result = self.queue.push_quietly(vec![entry]);
+        let result = self.queue.push_quietly([entry]);
         if result.is_err() {
             self.forget_all(&[handle]);
         }
@@ -318,7 +318,7 @@ impl Engine {
         Ok(completion)
     }
 
-    fn prepare(&self, mut submission: Submission) -> Result<(Handle, Entry)> {
+    fn prepare(&self, mut submission: Submission) -> Result<(Handle, BoxedEntry)> {
         let request = self.request(&mut submission)?;
         let handle = self.handles.reserve();
         let completion = Arc::new(Completion::default());
@@ -341,13 +341,13 @@ impl Engine {
 
     /// Starts operations that tell their callers themselves how they ended, also if they are
     /// refused.
-    pub(crate) fn start_unattended(&self, entries: Vec<Entry>) {
+    pub(crate) fn start_unattended(&self, entries: impl Batch) {
         if let Ok(call) = self.queue.push_unattended(entries) {
             self.answer(call);
         }
     }
 
-    fn start_all(&self, entries: Vec<Entry>, handles: &[Handle]) -> Result<()> {
+    fn start_all(&self, entries: impl Batch, handles: &[Handle]) -> Result<()> {
         match self.queue.push(entries) {
             Ok(call) => {
                 self.answer(call);

@@ -3,15 +3,14 @@
 //! The engine thread completes it once; the caller polls it or sleeps on it. Neither ever holds
 //! the other up: completion takes a lock that is held for a move only.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hvd_types::Shape;
 
+use crate::tables::Table;
 use crate::tensor::Buffer;
 use crate::{Error, Result};
 
@@ -186,28 +185,7 @@ pub(crate) struct Handles {
     live: Mutex<Live>,
 }
 
-/// Handles are counted, so they spread over the table without being hashed.
-type Live = HashMap<Handle, Arc<Completion>, BuildHasherDefault<ByNumber>>;
-
-#[derive(Debug, Default)]
-struct ByNumber(u64);
-
-impl Hasher for ByNumber {
-    fn write_u64(&mut self, number: u64) {
-        // The table looks at the lowest and the highest bits.
-        self.0 = number ^ number.rotate_right(7);
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
+type Live = Table<Handle, Arc<Completion>>;
 
 impl Handles {
     /// A number for the next operation. It is used up even if the operation is then refused.

@@ -13,6 +13,7 @@ mod affinity;
 mod engine;
 mod neighbours;
 mod submit;
+mod tables;
 mod tensor;
 mod unattended;
 

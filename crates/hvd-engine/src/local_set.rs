@@ -1,7 +1,6 @@
 //! What this rank has under way in one process set: what it submitted and announced, and what it
 //! remembers of earlier agreements.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use hvd_types::{OpKind, ProcessSetId};
@@ -11,8 +10,9 @@ use crate::execute::Task;
 use crate::execute::team::Team;
 use crate::negotiate::known::KnownTensors;
 use crate::plan::course::Course;
-use crate::queue::Entry;
+use crate::queue::{BoxedEntry, Entry};
 use crate::submit::JOIN_NAME;
+use crate::tables::Table;
 use crate::tensor::Source;
 use crate::{Error, Result};
 
@@ -23,7 +23,7 @@ pub(crate) struct LocalSet {
     pub(crate) team: Arc<Team>,
     known: KnownTensors,
     /// Submitted, announced, and not yet executed.
-    pending: HashMap<Arc<str>, Entry>,
+    pending: Table<Arc<str>, BoxedEntry>,
     /// The last verdict that was carried out.
     seen: u64,
 }
@@ -34,7 +34,7 @@ impl LocalSet {
             id,
             team: Arc::new(team),
             known: KnownTensors::default(),
-            pending: HashMap::new(),
+            pending: Table::default(),
             seen: 0,
         }
     }
@@ -50,7 +50,7 @@ impl LocalSet {
 
     /// Takes an entry in and adds it to an announcement: as a number if the same was agreed
     /// before.
-    pub(crate) fn announce(&mut self, entry: Entry, message: &mut Ready) {
+    pub(crate) fn announce(&mut self, entry: BoxedEntry, message: &mut Ready) {
         self.describe(&entry, message);
         self.pending.insert(Arc::clone(&entry.request.name), entry);
     }
@@ -65,12 +65,12 @@ impl LocalSet {
     /// Takes an entry into a plan, or gives it back if the plan has no place for it.
     pub(crate) fn enter(
         &mut self,
-        entry: Entry,
+        entry: BoxedEntry,
         course: &mut Course,
-    ) -> std::result::Result<(), Box<Entry>> {
+    ) -> std::result::Result<(), BoxedEntry> {
         let number = self.known.number_of(&entry.request);
         if !number.is_some_and(|id| course.accept(id)) {
-            return Err(Box::new(entry));
+            return Err(entry);
         }
         self.pending.insert(Arc::clone(&entry.request.name), entry);
         Ok(())
@@ -86,7 +86,7 @@ impl LocalSet {
 
     /// Announces all that is pending, in the order in which it was submitted, after a plan.
     pub(crate) fn announce_pending(&self, message: &mut Ready) {
-        let mut pending: Vec<&Entry> = self.pending.values().collect();
+        let mut pending: Vec<&BoxedEntry> = self.pending.values().collect();
         pending.sort_by_key(|entry| entry.submitted);
         for entry in pending {
             self.describe(entry, message);
@@ -170,7 +170,7 @@ impl LocalSet {
     }
 
     /// The entry of a tensor that cannot be executed; none if this rank has joined.
-    pub(crate) fn refused(&mut self, name: &Arc<str>) -> Result<Option<Entry>> {
+    pub(crate) fn refused(&mut self, name: &Arc<str>) -> Result<Option<BoxedEntry>> {
         match self.pending.remove(name) {
             None if !self.has_joined() => Err(not_asked_for(name)),
             entry => Ok(entry),
@@ -178,7 +178,7 @@ impl LocalSet {
     }
 
     /// The entry of the join, which is over.
-    pub(crate) fn joined(&mut self) -> Result<Entry> {
+    pub(crate) fn joined(&mut self) -> Result<BoxedEntry> {
         let missing = || not_asked_for(&JOIN_NAME.into());
         self.pending.remove(JOIN_NAME).ok_or_else(missing)
     }
@@ -190,11 +190,11 @@ impl LocalSet {
 
     /// Whether anything is pending that nobody will say it waits for.
     pub(crate) fn has_unattended(&self) -> bool {
-        self.pending.values().any(Entry::is_unattended)
+        self.pending.values().any(|entry| entry.is_unattended())
     }
 
     /// Everything that is pending, when the set or the engine ends.
-    pub(crate) fn into_pending(self) -> impl Iterator<Item = Entry> {
+    pub(crate) fn into_pending(self) -> impl Iterator<Item = BoxedEntry> {
         self.pending.into_values()
     }
 

@@ -5,7 +5,6 @@
 //! drained queue, by the first submission after a drain; or, while a plan waits for certain tensors,
 //! by as many as it waits for. Whoever waits for an operation rouses it in any case.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,6 +14,7 @@ use hvd_wire::{Request, SetChange};
 use crate::handle::{Completer, Outcome};
 use crate::recorder::OperationNumber;
 use crate::submit::Submission;
+use crate::tables::Names;
 use crate::tensor::{Source, Target};
 use crate::{Error, Result};
 
@@ -33,13 +33,20 @@ pub(crate) struct Entry {
     completer: Completer,
 }
 
+/// An entry goes through many hands, so it stays where it was made.
+pub(crate) type BoxedEntry = Box<Entry>;
+
 impl Entry {
     /// Whether nobody will say that it waits for this.
     pub(crate) fn is_unattended(&self) -> bool {
         self.completer.is_unattended()
     }
 
-    pub(crate) fn new(request: Request, submission: Submission, completer: Completer) -> Self {
+    pub(crate) fn new(
+        request: Request,
+        submission: Submission,
+        completer: Completer,
+    ) -> BoxedEntry {
         let Submission {
             process_set,
             source,
@@ -47,7 +54,7 @@ impl Entry {
             splits,
             ..
         } = submission;
-        Self {
+        Box::new(Self {
             process_set,
             request,
             source,
@@ -56,23 +63,18 @@ impl Entry {
             submitted: Instant::now(),
             number: None,
             completer,
-        }
+        })
     }
 
     /// Takes the entry apart for execution.
-    pub(crate) fn into_parts(self) -> (Source, Target, Vec<u64>, Completer) {
+    pub(crate) fn into_parts(self: Box<Self>) -> (Source, Target, Vec<u64>, Completer) {
         (self.source, self.target, self.splits, self.completer)
     }
 
     /// Ends the operation without executing it.
-    pub(crate) fn complete(self, result: Result<Outcome>) {
+    pub(crate) fn complete(self: Box<Self>, result: Result<Outcome>) {
         // The borrowed memory goes first: nothing may touch it once the caller knows.
-        let Self {
-            source,
-            target,
-            completer,
-            ..
-        } = self;
+        let (source, target, _, completer) = self.into_parts();
         drop((source, target));
         completer.complete(result);
     }
@@ -88,10 +90,15 @@ pub(crate) struct Change {
 /// What the engine thread finds when it looks.
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<BoxedEntry>,
     pub(crate) changes: Vec<Change>,
     pub(crate) shutdown: bool,
 }
+
+/// Operations that are submitted together: one, or a group.
+pub(crate) trait Batch: AsRef<[BoxedEntry]> + IntoIterator<Item = BoxedEntry> {}
+
+impl<T: AsRef<[BoxedEntry]> + IntoIterator<Item = BoxedEntry>> Batch for T {}
 
 /// Submissions of this rank.
 #[derive(Debug)]
@@ -111,8 +118,8 @@ pub(crate) enum Call {
 #[derive(Debug, Default)]
 struct State {
     /// Names in flight, by process set.
-    names: HashSet<(ProcessSetId, Arc<str>)>,
-    fresh: Vec<Entry>,
+    names: Names<(ProcessSetId, Arc<str>)>,
+    fresh: Vec<BoxedEntry>,
     changes: Vec<Change>,
     shutdown: bool,
     /// Whether the engine has been roused since its last look.
@@ -137,26 +144,25 @@ impl Queue {
 
     /// Accepts operations, all or none of them, or says why not. Nothing is left behind by a
     /// refusal. The engine is not roused for it: that is for whoever waits.
-    pub(crate) fn push_quietly(&self, entries: Vec<Entry>) -> Result<()> {
+    pub(crate) fn push_quietly(&self, entries: impl Batch) -> Result<()> {
         self.accept(entries).map(drop)
     }
 
-    fn accept(&self, entries: Vec<Entry>) -> Result<MutexGuard<'_, State>> {
+    fn accept(&self, entries: impl Batch) -> Result<MutexGuard<'_, State>> {
         let mut state = self.lock();
-        if let Some(error) = state.refusal(&entries) {
+        if let Err(error) = state.reserve(entries.as_ref()) {
             drop(state);
             for entry in entries {
                 entry.complete(Err(error.clone()));
             }
             return Err(error);
         }
-        state.names.extend(entries.iter().map(key));
         state.fresh.extend(entries);
         Ok(state)
     }
 
     /// As [`Queue::push_quietly`], for an engine that is to begin at once.
-    pub(crate) fn push(&self, entries: Vec<Entry>) -> Result<Call> {
+    pub(crate) fn push(&self, entries: impl Batch) -> Result<Call> {
         let mut state = self.accept(entries)?;
         Ok(if state.fresh.len() < state.quota {
             Call::Made
@@ -167,7 +173,7 @@ impl Queue {
 
     /// As [`Queue::push`], for operations that nobody will ask about: even a plan that waits for
     /// more of them has to know that these are there.
-    pub(crate) fn push_unattended(&self, entries: Vec<Entry>) -> Result<Call> {
+    pub(crate) fn push_unattended(&self, entries: impl Batch) -> Result<Call> {
         Ok(self.accept(entries)?.call())
     }
 
@@ -246,7 +252,7 @@ impl Queue {
     }
 
     /// Accepts nothing any more and returns what was never looked at.
-    pub(crate) fn close(&self, reason: Error) -> Vec<Entry> {
+    pub(crate) fn close(&self, reason: Error) -> Vec<BoxedEntry> {
         let mut state = self.lock();
         state.closed.get_or_insert(reason);
         state.names.clear();
@@ -279,19 +285,21 @@ impl State {
         }
     }
 
-    /// Why entries cannot be accepted, if they cannot. Names must also differ among themselves.
-    fn refusal(&self, entries: &[Entry]) -> Option<Error> {
+    /// Takes the names of entries, all or none of them. Names must also differ among themselves.
+    fn reserve(&mut self, entries: &[BoxedEntry]) -> Result<()> {
         if let Some(error) = &self.closed {
-            return Some(error.clone());
+            return Err(error.clone());
         }
-        // A single entry, the usual case, cannot be its own double: no table is made for it.
-        let mut new = HashSet::new();
-        let taken = entries.iter().find(|entry| {
-            let key = key(entry);
-            self.names.contains(&key) || entries.len() > 1 && !new.insert(key)
-        })?;
-        let name = Arc::clone(&taken.request.name);
-        Some(Error::DuplicateName { name })
+        for (index, entry) in entries.iter().enumerate() {
+            if !self.names.insert(key(entry)) {
+                for taken in &entries[..index] {
+                    self.names.remove(&key(taken));
+                }
+                let name = Arc::clone(&entry.request.name);
+                return Err(Error::DuplicateName { name });
+            }
+        }
+        Ok(())
     }
 }
 

@@ -24,7 +24,7 @@ impl Engine {
         match self.request(&mut submission) {
             Ok(request) => {
                 let completer = Completer::continuing(Box::new(then));
-                self.start_unattended(vec![Entry::new(request, submission, completer)]);
+                self.start_unattended([Entry::new(request, submission, completer)]);
             }
             Err(error) => then(Err(error)),
         }

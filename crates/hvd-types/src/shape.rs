@@ -2,14 +2,17 @@
 
 use std::fmt;
 
-/// Dimensions, outermost first. A scalar has none.
+use smallvec::SmallVec;
+
+/// Dimensions, outermost first. A scalar has none. Those of most tensors need no memory of their
+/// own: a shape is made for each of hundreds of gradients in every step.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Shape(Vec<u64>);
+pub struct Shape(SmallVec<[u64; 4]>);
 
 impl Shape {
     /// A shape from its dimensions.
-    pub fn new(dimensions: impl Into<Vec<u64>>) -> Self {
-        Self(dimensions.into())
+    pub fn new(dimensions: impl AsRef<[u64]>) -> Self {
+        Self(SmallVec::from_slice(dimensions.as_ref()))
     }
 
     /// The dimensions, outermost first.
@@ -50,6 +53,12 @@ impl Shape {
             *outermost = first;
         }
         Self(dimensions)
+    }
+}
+
+impl FromIterator<u64> for Shape {
+    fn from_iter<I: IntoIterator<Item = u64>>(dimensions: I) -> Self {
+        Self(dimensions.into_iter().collect())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::execute::noted;
 use crate::local_set::LocalSet;
 use crate::plan::course::Course;
 use crate::plan::roll_call::Step;
-use crate::queue::Entry;
+use crate::queue::BoxedEntry;
 use crate::{Error, Result};
 
 /// How long somebody waits for an operation that lacks tensors before it is negotiated. A program
@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_millis(20);
 /// What was submitted and is not announced before the plan has ended.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<BoxedEntry>,
     pub(super) changes: Vec<SetChange>,
     pub(super) shutdown: bool,
 }
@@ -41,7 +41,7 @@ impl Held {
 
 impl Cycle {
     /// Takes what was submitted into the plan. What does not fit is held back and ends it.
-    pub(super) fn enter(&mut self, entries: Vec<Entry>, now: Instant) -> Result<()> {
+    pub(super) fn enter(&mut self, entries: Vec<BoxedEntry>, now: Instant) -> Result<()> {
         let (Some(course), Some(global)) =
             (&mut self.course, self.sets.get_mut(&ProcessSetId::GLOBAL))
         else {
@@ -57,7 +57,7 @@ impl Cycle {
             }
             if entry.process_set == ProcessSetId::GLOBAL {
                 if let Err(entry) = global.enter(entry, course) {
-                    self.held.entries.push(*entry);
+                    self.held.entries.push(entry);
                 }
             } else {
                 self.held.entries.push(entry);

@@ -23,7 +23,7 @@ use hvd_types::{OpKind, Rank};
 use hvd_wire::{Operation, TensorPlan, Tuned};
 
 use crate::handle::{Completer, Outcome};
-use crate::queue::Entry;
+use crate::queue::BoxedEntry;
 use crate::tensor::{Source, Target};
 use crate::timeline::{Activity, Timeline};
 use crate::{Error, Result};
@@ -35,7 +35,7 @@ use team::{Hierarchy, Team};
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) plan: Arc<TensorPlan>,
-    pub(crate) entry: Option<Entry>,
+    pub(crate) entry: Option<BoxedEntry>,
 }
 
 /// What an operation's file sees of a task.

@@ -156,7 +156,7 @@ mod tests {
             name: "t".into(),
             kind,
             dtype: DType::Float32,
-            shape: Shape::new(dimensions.to_vec()),
+            shape: Shape::new(dimensions),
             root: Rank::new(0),
             device,
             reduce_op: ReduceOp::Sum,

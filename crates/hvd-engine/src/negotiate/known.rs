@@ -3,10 +3,11 @@
 //! It holds what the coordinator numbered, together with this rank's own request of that time, and
 //! forgets exactly what verdicts tell it to. If the same request comes again, its number is sent.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use hvd_wire::{CacheId, Request, TensorPlan};
+
+use crate::tables::Table;
 
 /// One remembered tensor.
 #[derive(Debug)]
@@ -18,8 +19,8 @@ struct Known {
 /// Remembered tensors by number and by name.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTensors {
-    by_id: HashMap<CacheId, Known>,
-    by_name: HashMap<Arc<str>, CacheId>,
+    by_id: Table<CacheId, Known>,
+    by_name: Table<Arc<str>, CacheId>,
 }
 
 impl KnownTensors {

@@ -1,11 +1,12 @@
 //! How far this rank has come in a plan: which tensors it has for the operations to come, which of
 //! them it has called for, and whether it goes on.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hvd_wire::{CacheId, Halted, Member, Operation, Plan};
+
+use crate::tables::Table;
 
 /// How long tensors may wait for others before they are negotiated instead, so that rank 0 learns
 /// who misses what.
@@ -17,7 +18,7 @@ pub(crate) struct Course {
     number: u64,
     stages: Vec<Stage>,
     /// The stage of each tensor.
-    places: HashMap<CacheId, usize>,
+    places: Table<CacheId, usize>,
     /// The operation that is executed next, counted over all rounds.
     next: u64,
     /// Whether this rank has called for it.
@@ -51,7 +52,7 @@ impl Course {
         is_noted: impl Fn(&Operation) -> Option<bool>,
     ) -> Result<Self, Senseless> {
         let number = plan.number;
-        let mut places = HashMap::new();
+        let mut places = Table::default();
         let mut stages = Vec::with_capacity(plan.operations.len());
         for operation in plan.operations {
             for member in &operation.members {

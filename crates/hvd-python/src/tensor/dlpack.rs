@@ -141,10 +141,6 @@ impl Tensor {
         }
         let sizes = self.numbers(self.shape)?;
         let strides = self.numbers(self.strides);
-        let mut dimensions = Vec::with_capacity(sizes.len());
-        for &size in sizes {
-            dimensions.push(u64::try_from(size).ok()?);
-        }
         let mut expected = 1_i64;
         for (&size, &stride) in sizes.iter().zip(strides.unwrap_or_default()).rev() {
             if stride != expected {
@@ -152,7 +148,7 @@ impl Tensor {
             }
             expected = expected.checked_mul(size.max(1))?;
         }
-        Some(Shape::new(dimensions))
+        sizes.iter().map(|&size| u64::try_from(size).ok()).collect()
     }
 
     /// One number for each dimension; `None` where there are none to be had, which for strides

@@ -263,7 +263,7 @@ impl Tensor {
             let dimension = unsafe { (self.api.dim)(self.raw, index) };
             u64::try_from(dimension).unwrap_or(0)
         };
-        Shape::new((0..rank).map(dimension).collect::<Vec<_>>())
+        (0..rank).map(dimension).collect()
     }
 }
 

@@ -1,0 +1,14 @@
+//! Tables that every tensor of every step is looked up in, several times.
+//!
+//! Their keys are names and numbers that the job's own ranks chose, so the hash need not withstand
+//! somebody who looks for collisions, and may be a fast one.
+
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
+
+/// A map for the way of each tensor.
+pub(crate) type Table<K, V> = HashMap<K, V, RandomState>;
+
+/// A set for the way of each tensor.
+pub(crate) type Names<K> = HashSet<K, RandomState>;

@@ -1,7 +1,7 @@
 """What the callbacks do, for any Keras.
 
 Classes here are combined with `keras.callbacks.Callback` of the Keras that is in use, which sets
-`model` and `params`; `keras` is that Keras.
+`model` and `params`; `keras` is that Keras. Their texts and signatures are what users see.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ def take_state_back(model: Any) -> None:
 
 
 class BroadcastGlobalVariables:
-    """Overwrites variables with the root's after the first batch: only then does all of the
-    optimizer's state exist.
+    """Makes model and optimizer equal to the root's, after the first batch: only then does all of
+    the optimizer's state exist.
+
+    Without it, or weights loaded from the same file, ranks start with different weights and stay
+    different. Variables in `local_variables` are left as they are.
     """
 
     keras: Any
@@ -90,7 +93,11 @@ def in_graph_mode(keras: Any) -> bool:
 
 
 class MetricAverage:
-    """Replaces the metrics of an epoch by their averages over all ranks."""
+    """Averages the metrics of an epoch over all ranks.
+
+    Goes before callbacks that look at metrics, such as those that save the best model or lower the
+    learning rate, so that they decide alike on all ranks.
+    """
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
@@ -126,3 +133,31 @@ def _is_number(value: Any) -> bool:
     return (
         not isinstance(value, (str, bytes)) and np.ndim(value) == 0 and hasattr(value, "__float__")
     )
+
+
+class BestModel:
+    """Saves the model whenever it is the best so far. The caller sets `filepath`.
+
+    Goes before `keras.callbacks.ModelCheckpoint`.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: str | int = "epoch",
+    ) -> None:
+        # Keras wants to see a name that fits; nothing is saved under it.
+        settings: dict[str, Any] = {
+            "filepath": "best.weights.h5" if save_weights_only else "best.keras",
+            "monitor": monitor,
+            "verbose": verbose,
+            "save_best_only": True,
+            "save_weights_only": save_weights_only,
+            "mode": mode,
+            "save_freq": save_freq,
+        }
+        super().__init__(**settings)
+        self.filepath: Any = None

@@ -88,7 +88,10 @@ def _build(optimizer: Any, variables: list[Any]) -> None:
 
 
 class CommitState:
-    """Commits a state every few batches and at the end of each epoch."""
+    """Commits the state every few batches, and at the end of each epoch.
+
+    Goes after the callbacks that update the state, so that what they note is committed too.
+    """
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
         super().__init__()

@@ -13,7 +13,10 @@ from horovod.common.basics import rank, size
 
 
 class LearningRateSchedule:
-    """Multiplies the initial learning rate, per epoch or continuously.
+    """Multiplies the initial learning rate from `start_epoch` until before `end_epoch`.
+
+    A constant multiplier c gives c ** (epoch - start_epoch). A function is given the epoch; with
+    `staircase=False` before every batch, and with a fraction.
 
     The velocities of an optimizer with momentum were computed with the learning rate of their time.
     Where the rate changes they are multiplied by the same factor, which is what multiplying the
@@ -123,7 +126,7 @@ class LearningRateSchedule:
 
 
 class LearningRateWarmup(LearningRateSchedule):
-    """Lets the learning rate grow from that of one rank to that of all, over the first epochs."""
+    """Lets the learning rate grow from `initial_lr / size()` to `initial_lr`, batch by batch."""
 
     def __init__(
         self,

@@ -31,27 +31,15 @@ class KerasState(_impl.KerasState):
 
 
 class CommitStateCallback(_impl.CommitState, keras.callbacks.Callback):
-    """Commits the state every few batches, and at the end of each epoch.
-
-    Goes after the callbacks that update the state, so that what they note is committed too.
-    """
-
-    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
-        super().__init__(state, batches_per_commit)
+    """Commits the state every few batches, and at the end of each epoch."""
 
 
 class UpdateBatchStateCallback(_impl.UpdateBatchState, keras.callbacks.Callback):
     """Keeps the number of the batch in `state.batch`."""
 
-    def __init__(self, state: Any) -> None:
-        super().__init__(state)
-
 
 class UpdateEpochStateCallback(_impl.UpdateEpochState, keras.callbacks.Callback):
     """Keeps the number of complete epochs in `state.epoch`."""
-
-    def __init__(self, state: Any) -> None:
-        super().__init__(state)
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:

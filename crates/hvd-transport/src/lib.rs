@@ -33,5 +33,5 @@ pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};
 pub use lifeline::{Inquiry, LONGEST_ANSWER, Lifeline, Witness};
 pub use mesh::{Mesh, MeshOptions, Network, TcpOptions, TransportKind, join};
-pub use shm::{Commons, Inputs};
+pub use shm::{Commons, Inputs, Place};
 pub use transport::{ConnectionCount, Interest, Lane, Transport, Wake};

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hvd_types::Placement;
 
-pub use choice::{JoinAverage, LogLevel, TransportChoice};
+pub use choice::{DirectReads, JoinAverage, LogLevel, TransportChoice};
 pub use feature::{Autotune, StallCheck, Timeline};
 pub use identity::{KeySource, Rendezvous};
 
@@ -44,6 +44,8 @@ pub struct WorkerConfig {
     pub timeout: Duration,
     /// What moves the bytes.
     pub transport: TransportChoice,
+    /// Whether ranks of this host read large tensors out of each other's memory.
+    pub direct_reads: DirectReads,
     /// How many connections carry tensors between two ranks; `None` leaves it to the transport.
     pub tcp_connections: Option<u8>,
     /// The algorithm of congestion control; `None` leaves it to the transport.
@@ -110,6 +112,7 @@ impl WorkerConfig {
             port_range: network::port_range(environment)?,
             timeout: Duration::from_secs(seconds),
             transport: TransportChoice::read(environment)?,
+            direct_reads: DirectReads::read(environment)?,
             tcp_connections: network::tcp_connections(environment)?,
             tcp_congestion: network::tcp_congestion(environment),
             fusion_threshold: threshold

@@ -16,6 +16,7 @@ use hvd_wire::{Note, Operation, Ready, Response, SetVerdict, Verdict};
 use crate::control::ControlChannel;
 use crate::counters::Counters;
 use crate::engine::Farewell;
+use crate::execute::direct::DirectReads;
 use crate::execute::team::{Hierarchy, Team};
 use crate::execute::{Executor, Task};
 use crate::handle::{Completer, Outcome};
@@ -97,6 +98,7 @@ impl Cycle {
         hierarchy: Hierarchy,
         observer: Observer,
     ) -> Self {
+        let counters = Arc::<Counters>::default();
         let me = transport.rank();
         let roll_call = RollCall::new(me, transport.size());
         let neighbours = voice.place().neighbours();
@@ -109,7 +111,7 @@ impl Cycle {
         });
         Self {
             control: ControlChannel::new(peers.into_iter()),
-            executor: Executor::new(hierarchy),
+            executor: Executor::new(hierarchy, Arc::clone(&counters)),
             observer,
             inquest: Inquest::new(None, transport.waker()),
             transport,
@@ -132,7 +134,7 @@ impl Cycle {
             held: Held::default(),
             lacking_since: None,
             unattended_since: None,
-            counters: Arc::default(),
+            counters,
             fate: None,
         }
     }
@@ -146,6 +148,12 @@ impl Cycle {
     pub(crate) fn with_inquiry(self, inquiry: Option<Inquiry>) -> Self {
         let inquest = Inquest::new(inquiry, self.transport.waker());
         Self { inquest, ..self }
+    }
+
+    /// Has large tensors read out of the memory of other ranks, or not.
+    pub(crate) fn with_direct_reads(mut self, reads: DirectReads) -> Self {
+        self.executor.set_direct_reads(reads);
+        self
     }
 
     /// Has algorithms chosen by what they cost on this network.

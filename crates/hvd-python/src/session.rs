@@ -10,7 +10,8 @@ use std::thread;
 
 use hvd_config::{Environment, Timeline, WorkerConfig};
 use hvd_engine::{
-    Core, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage, StallOptions,
+    Core, DirectReads, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage,
+    StallOptions,
 };
 use hvd_transport::{Abort, Failure, Inquiry, Lifeline, Mesh, Transport};
 use hvd_types::{Placement, Rank};
@@ -152,6 +153,12 @@ fn engine_options(
         plans: config.plan && !config.deterministic,
         // The algorithm decides on the order of additions, and so on the last bits.
         measure_network: !config.deterministic,
+        // Either way gives the same bits, deterministic or not.
+        direct_reads: match config.direct_reads {
+            hvd_config::DirectReads::Auto => DirectReads::IfFaster,
+            hvd_config::DirectReads::Never => DirectReads::Never,
+            hvd_config::DirectReads::Always => DirectReads::Always,
+        },
         group_fusion: if config.disable_group_fusion {
             GroupFusion::Separate
         } else {
@@ -382,6 +389,7 @@ pub(crate) fn counters() -> PyResult<BTreeMap<&'static str, u64>> {
         ("plans", counts.plans),
         ("planned_operations", counts.planned_operations),
         ("negotiated_operations", counts.negotiated_operations),
+        ("direct_operations", counts.direct_operations),
         ("connections", counts.connections),
     ]))
 }

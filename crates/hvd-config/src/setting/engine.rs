@@ -29,6 +29,7 @@ pub(super) const COMMUNICATION: Group = Group {
             "What moves tensors between ranks; `auto` takes shared memory inside a host and TCP between \
              hosts.",
         ),
+        SHM_DIRECT,
         setting(
             name::TIMEOUT,
             Values::PositiveSeconds,
@@ -61,6 +62,15 @@ pub(super) const COMMUNICATION: Group = Group {
         ),
     ],
 };
+
+const SHM_DIRECT: Setting = setting(
+    name::SHM_DIRECT,
+    Values::OneOf(&["auto", "0", "1"], "`auto`, 0 or 1"),
+    "auto",
+    "Whether ranks of one host read a tensor of 4 MiB or more, allreduced by itself, out of each \
+     other's memory instead of copying it through shared memory: `auto` measures once which is \
+     faster, 1 does it wherever the kernel allows, 0 never does.",
+);
 
 pub(super) const OPERATIONS: Group = Group {
     title: "Operations",

@@ -13,6 +13,17 @@ pub enum TransportChoice {
     Tcp,
 }
 
+/// Whether ranks of one host read large tensors out of each other's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectReads {
+    /// If that is measured to be faster.
+    Auto,
+    /// Never.
+    Never,
+    /// Wherever the system allows it.
+    Always,
+}
+
 /// Horovod's log levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it all")]
@@ -41,6 +52,17 @@ impl TransportChoice {
             "shm" => Ok(Self::SharedMemory),
             "tcp" => Ok(Self::Tcp),
             text => Err(malformed(name::TRANSPORT, text)),
+        }
+    }
+}
+
+impl DirectReads {
+    pub(super) fn read(environment: &Environment) -> Result<Self> {
+        match word(environment, name::SHM_DIRECT, "auto").as_str() {
+            "auto" => Ok(Self::Auto),
+            "0" => Ok(Self::Never),
+            "1" => Ok(Self::Always),
+            text => Err(malformed(name::SHM_DIRECT, text)),
         }
     }
 }

@@ -173,9 +173,9 @@ class Target:
     def check_traces(self, seconds: float = 0.5) -> None:
         """Nothing of the job is left: no process, file, or listening socket."""
         end = time.monotonic() + seconds
-        while left := traces.processes(self.mark):
+        while left := self._alive():
             if time.monotonic() > end:
-                raise Violation(f"left behind: {left}")
+                raise Violation(left)
             time.sleep(0.02)
         if self._reader.is_alive():
             self._reader.join(5)
@@ -183,6 +183,12 @@ class Target:
             raise Violation(f"left in the temporary folder: {files}")
         if segments := sorted(traces.shared_memory_names() - self._shared_memory):
             raise Violation(f"left in /dev/shm: {segments}")
+
+    def _alive(self) -> str | None:
+        """What still runs or listens. A process that ends loses its mark before its sockets."""
+        if processes := traces.processes(self.mark):
+            return f"left behind: {processes}"
         open_doors = {listener.inode for listener in traces.listeners()}
         if doors := self.doors & open_doors:
-            raise Violation(f"still listening: sockets {sorted(doors)}")
+            return f"still listening: sockets {sorted(doors)}"
+        return None

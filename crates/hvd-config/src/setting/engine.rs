@@ -68,7 +68,7 @@ const SHM_DIRECT: Setting = setting(
     Values::OneOf(&["auto", "0", "1"], "`auto`, 0 or 1"),
     "auto",
     "Whether ranks of one host read a tensor of 4 MiB or more, allreduced by itself, out of each \
-     other's memory instead of copying it through shared memory: `auto` measures once which is \
+     other's memory instead of copying it through shared memory: `auto` measures which is \
      faster, 1 does it wherever the kernel allows, 0 never does.",
 );
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hvd_types::Placement;
 
-pub use choice::{DirectReads, JoinAverage, LogLevel, TransportChoice};
+pub use choice::{DirectReads, EncryptionChoice, JoinAverage, LogLevel, TransportChoice};
 pub use feature::{Autotune, StallCheck, Timeline};
 pub use identity::{KeySource, Rendezvous};
 
@@ -46,6 +46,8 @@ pub struct WorkerConfig {
     pub transport: TransportChoice,
     /// Whether ranks of this host read large tensors out of each other's memory.
     pub direct_reads: DirectReads,
+    /// What is encrypted on connections between ranks.
+    pub encryption: EncryptionChoice,
     /// How many connections carry tensors between two ranks; `None` leaves it to the transport.
     pub tcp_connections: Option<u8>,
     /// The algorithm of congestion control; `None` leaves it to the transport.
@@ -113,6 +115,7 @@ impl WorkerConfig {
             timeout: Duration::from_secs(seconds),
             transport: TransportChoice::read(environment)?,
             direct_reads: DirectReads::read(environment)?,
+            encryption: EncryptionChoice::read(environment)?,
             tcp_connections: network::tcp_connections(environment)?,
             tcp_congestion: network::tcp_congestion(environment),
             fusion_threshold: threshold

@@ -1,5 +1,5 @@
 //! The door of every listening socket: one thread that accepts, one per connection, and nobody
-//! gets further than the handshake without the job key.
+//! gets further than the [`Gate`] without the job key.
 //!
 //! - `DOOR-1` a connection is read and told nothing else until it has proved the job key, and has
 //!   five seconds to do so.
@@ -8,57 +8,46 @@
 //! - `DOOR-3` whatever one connection does, the others go on.
 //! - `DOOR-4` stopping ends every thread, and every connection that was not kept with
 //!   [`Guest::keep`].
+//! - `DOOR-5` a process that has run out of files, memory or threads drops connections that have
+//!   not proved the key and goes on accepting; the port stays open.
+//! - `DOOR-6` connections that do not prove the key are counted, and reported at most once a minute
+//!   ([`refusals`]).
 
-use std::collections::VecDeque;
+mod gate;
+mod listener;
+mod refusals;
+mod register;
+
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::deadline::{self, Socket, Timed};
-use crate::{Error, JobKey, Purpose, Result, handshake};
+use crate::deadline::{self, Timed};
+use crate::{Error, JobKey, Purpose, Result, Session};
+pub use gate::{Gate, Handshake, Hello, HelloOnly};
+pub use listener::Listener;
+use refusals::Refusals;
+use register::{Connection, Register};
 
 /// How long a connection may take to prove the job key.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// How many connections may be in the middle of that.
-const STRANGERS: usize = 256;
-
-/// A listening socket of any family.
-pub trait Listener: AsFd + Send + Sync + 'static {
-    /// Its connections.
-    type Stream: Socket + Send + Sync + 'static;
-    /// Waits for the next connection.
-    fn next(&self) -> io::Result<Self::Stream>;
-}
-
-impl Listener for TcpListener {
-    type Stream = TcpStream;
-    fn next(&self) -> io::Result<TcpStream> {
-        self.accept().map(|(stream, _)| stream)
-    }
-}
-
-impl Listener for UnixListener {
-    type Stream = UnixStream;
-    fn next(&self) -> io::Result<UnixStream> {
-        self.accept().map(|(stream, _)| stream)
-    }
-}
+/// How long a door that cannot accept waits before it tries again, unless a connection ends
+/// before that.
+const SHORTAGE: Duration = Duration::from_millis(100);
 
 /// A connection that has proved the job key.
 #[derive(Debug)]
-pub struct Guest<S: Socket> {
+pub struct Guest<S, P = Session> {
     purpose: Purpose,
     number: u64,
     stream: Arc<S>,
-    register: Arc<Mutex<Register<S>>>,
+    pass: P,
+    register: Arc<Register<S>>,
 }
 
-impl<S: Socket> Guest<S> {
+impl<S, P> Guest<S, P> {
     /// What the connection is for.
     pub fn purpose(&self) -> Purpose {
         self.purpose
@@ -69,10 +58,15 @@ impl<S: Socket> Guest<S> {
         &self.stream
     }
 
+    /// The connection and what the gate made of it: the session that protects it.
+    pub fn parts(&mut self) -> (&S, &mut P) {
+        (&self.stream, &mut self.pass)
+    }
+
     /// Keeps the connection open beyond the end of the [`Acceptor`].
-    pub fn keep(&self) -> Arc<S> {
-        lock(&self.register).remove(self.number);
-        Arc::clone(&self.stream)
+    pub fn keep(self) -> (Arc<S>, P) {
+        self.register.remove(self.number);
+        (self.stream, self.pass)
     }
 }
 
@@ -80,33 +74,17 @@ impl<S: Socket> Guest<S> {
 #[derive(Debug)]
 pub struct Acceptor<L: Listener> {
     listener: Arc<L>,
-    register: Arc<Mutex<Register<L::Stream>>>,
+    register: Arc<Register<L::Stream>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The connections that are being served.
-#[derive(Debug)]
-struct Register<S> {
-    stopping: bool,
-    next: u64,
-    /// Numbers of connections that have not proved the key yet, oldest first.
-    strangers: VecDeque<u64>,
-    open: Vec<Connection<S>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Connection<S> {
-    number: u64,
-    stream: Arc<S>,
-}
-
 /// What the accepting thread needs.
-struct Door<L: Listener, F> {
+struct Door<L: Listener, G, F> {
     name: &'static str,
-    key: JobKey,
+    gate: G,
     listener: Arc<L>,
-    register: Arc<Mutex<Register<L::Stream>>>,
+    register: Arc<Register<L::Stream>>,
+    refusals: Refusals,
     serve: F,
 }
 
@@ -120,15 +98,26 @@ where
         listener: L,
         name: &'static str,
         key: &JobKey,
-        serve: impl Fn(&Guest<L::Stream>) -> Result<()> + Send + Sync + 'static,
+        serve: impl Fn(Guest<L::Stream>) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Self::start_behind(Handshake(key.clone()), listener, name, serve)
+    }
+
+    /// As [`Self::start`], for connections that pass `gate`.
+    pub fn start_behind<G: Gate<L::Stream>>(
+        gate: G,
+        listener: L,
+        name: &'static str,
+        serve: impl Fn(Guest<L::Stream, G::Pass>) -> Result<()> + Send + Sync + 'static,
     ) -> Result<Self> {
         let listener = Arc::new(listener);
-        let register = Arc::new(Mutex::new(Register::new()));
+        let register = Arc::new(Register::new());
         let door = Arc::new(Door {
             name,
-            key: key.clone(),
+            gate,
             listener: Arc::clone(&listener),
             register: Arc::clone(&register),
+            refusals: Refusals::new(name),
             serve,
         });
         let thread = thread::Builder::new()
@@ -149,14 +138,13 @@ impl<L: Listener> Acceptor<L> {
         let Some(acceptor) = self.thread.take() else {
             return;
         };
-        lock(&self.register).stopping = true;
+        self.register.stop();
         // A listener that is shut down wakes its `accept`. If the system refused, joining would
         // last until the next connection, so the thread is left to end with that.
         if rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both).is_ok() {
             let _ = acceptor.join();
         }
-        let threads = lock(&self.register).close();
-        for thread in threads {
+        for thread in self.register.close() {
             let _ = thread.join();
         }
     }
@@ -168,20 +156,23 @@ impl<L: Listener> Drop for Acceptor<L> {
     }
 }
 
-impl<L: Listener, F> Door<L, F>
+impl<L, G, F> Door<L, G, F>
 where
+    L: Listener,
     for<'s> &'s L::Stream: Read + Write,
-    F: Fn(&Guest<L::Stream>) -> Result<()> + Send + Sync + 'static,
+    G: Gate<L::Stream>,
+    F: Fn(Guest<L::Stream, G::Pass>) -> Result<()> + Send + Sync + 'static,
 {
     fn accept_all(self: &Arc<Self>) {
         loop {
             let accepted = self.listener.next();
-            if lock(&self.register).stopping {
+            if self.register.is_stopping() {
                 return;
             }
             match accepted {
-                Ok(stream) => self.admit(stream),
-                Err(error) if is_passing(&error) => {}
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(error) if listener::is_passing(&error) => {}
+                Err(error) if listener::is_shortage(&error) => self.endure(&error),
                 Err(error) => {
                     tracing::error!(%error, "{} accepts no more connections", self.name);
                     return;
@@ -190,99 +181,62 @@ where
         }
     }
 
+    /// `DOOR-5`: makes room and waits until there may be some.
+    fn endure(&self, error: &io::Error) {
+        self.refusals.shortage(error);
+        self.register.drop_oldest();
+        self.register.await_end(SHORTAGE);
+    }
+
     /// Gives a new connection a thread of its own.
-    fn admit(self: &Arc<Self>, stream: L::Stream) {
+    fn admit(self: &Arc<Self>, stream: L::Stream, peer: String) {
         let stream = Arc::new(stream);
-        // Held until the thread is noted, so that the thread cannot end before.
-        let mut register = lock(&self.register);
-        let number = register.next;
         let (door, theirs) = (Arc::clone(self), Arc::clone(&stream));
-        let name = format!("{}-{number}", self.name);
-        let started = thread::Builder::new().name(name).spawn(move || {
-            if let Err(error) = door.receive(number, theirs) {
-                tracing::debug!(%error, "a connection to {} ended", door.name);
-            }
-            lock(&door.register).remove(number);
+        let started = self.register.admit(|number| {
+            let name = format!("{}-{number}", self.name);
+            let thread = thread::Builder::new().name(name).spawn(move || {
+                door.receive(number, theirs, &peer);
+                door.register.remove(number);
+            })?;
+            Ok((Connection { number, stream }, thread))
         });
-        match started {
-            Ok(thread) => register.add(Connection { number, stream }, thread),
-            Err(error) => tracing::warn!(%error, "no thread for a connection to {}", self.name),
+        if let Err(error) = started {
+            self.endure(&error);
         }
     }
 
     /// Serves one connection from its first byte to its last.
-    fn receive(&self, number: u64, stream: Arc<L::Stream>) -> Result<()> {
-        let end = deadline::after(HANDSHAKE);
-        let purpose = handshake::accept(&mut Timed::new(&*stream, end), &self.key)?;
+    fn receive(&self, number: u64, stream: Arc<L::Stream>, peer: &str) {
+        match self.pass(number, stream) {
+            Ok(guest) => {
+                if let Err(error) = (self.serve)(guest) {
+                    tracing::debug!(%error, "a connection to {} ended", self.name);
+                }
+            }
+            Err(_) if self.register.is_stopping() => {}
+            Err(error) => self.refusals.refuse(peer, &error),
+        }
+    }
+
+    /// Has a connection pass the gate (`DOOR-1`).
+    fn pass(&self, number: u64, stream: Arc<L::Stream>) -> Result<Guest<L::Stream, G::Pass>> {
+        use crate::deadline::Socket;
+        let mut timed = Timed::new(&*stream, deadline::after(HANDSHAKE));
+        let (purpose, pass) = self.gate.check(&mut timed)?;
         let doing = "preparing a connection";
         stream.limit_read(None).map_err(Error::io(doing))?;
         stream.limit_write(None).map_err(Error::io(doing))?;
-        lock(&self.register).befriend(number);
+        self.register.befriend(number);
         let register = Arc::clone(&self.register);
-        (self.serve)(&Guest {
+        Ok(Guest {
             purpose,
             number,
             stream,
+            pass,
             register,
         })
     }
 }
 
-impl<S: Socket> Register<S> {
-    fn new() -> Self {
-        let strangers = VecDeque::new();
-        Self {
-            stopping: false,
-            next: 0,
-            strangers,
-            open: Vec::new(),
-            threads: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, connection: Connection<S>, thread: JoinHandle<()>) {
-        self.next += 1;
-        self.threads.retain(|thread| !thread.is_finished());
-        self.threads.push(thread);
-        self.strangers.push_back(connection.number);
-        self.open.push(connection);
-        if self.strangers.len() > STRANGERS
-            && let Some(oldest) = self.strangers.pop_front()
-            && let Some(connection) = self.open.iter().find(|open| open.number == oldest)
-        {
-            connection.stream.hang_up();
-        }
-    }
-
-    /// The connection has proved the key.
-    fn befriend(&mut self, number: u64) {
-        self.strangers.retain(|&stranger| stranger != number);
-    }
-
-    /// The connection is over, or no longer this register's business.
-    fn remove(&mut self, number: u64) {
-        self.befriend(number);
-        self.open.retain(|open| open.number != number);
-    }
-
-    /// Hangs up on everybody and returns the threads that will therefore end.
-    fn close(&mut self) -> Vec<JoinHandle<()>> {
-        for connection in self.open.drain(..) {
-            connection.stream.hang_up();
-        }
-        std::mem::take(&mut self.threads)
-    }
-}
-
-fn lock<S>(register: &Mutex<Register<S>>) -> MutexGuard<'_, Register<S>> {
-    register.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Errors of one connection attempt, after which the next may well succeed.
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted
-    )
-}
+#[cfg(test)]
+mod tests;

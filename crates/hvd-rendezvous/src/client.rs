@@ -9,7 +9,7 @@ use hvd_types::Rank;
 
 use crate::deadline::{self, Socket, Timed};
 use crate::protocol::{Answer, Request};
-use crate::{Error, JobKey, Purpose, Result, Store, frame, handshake};
+use crate::{Error, JobKey, Purpose, Result, Session, Store, frame, handshake};
 
 /// How much later than asked an answer may arrive before the store counts as lost.
 const GRACE: Duration = Duration::from_secs(10);
@@ -18,6 +18,7 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
+    session: Session,
     local_ip: IpAddr,
 }
 
@@ -41,12 +42,13 @@ impl Client {
         stream
             .set_nodelay(true)
             .map_err(Error::io("connecting to the key-value store"))?;
-        handshake::connect(&mut Timed::new(&stream, end), key, Purpose::Store)?;
+        let session = handshake::connect(&mut Timed::new(&stream, end), key, Purpose::Store)?;
         let local = stream
             .local_addr()
             .map_err(Error::io("reading a socket's own address"))?;
         Ok(Self {
             stream,
+            session,
             local_ip: local.ip(),
         })
     }
@@ -67,7 +69,7 @@ impl Client {
 
     fn ask(&mut self, request: &Request<'_>, timeout: Duration) -> Result<Answer> {
         let end = deadline::after(timeout.saturating_add(GRACE));
-        let mut stream = Timed::new(&self.stream, end);
+        let mut stream = self.session.over(Timed::new(&self.stream, end));
         frame::write(&mut stream, &request.encode())?;
         match frame::read(&mut stream, frame::LIMIT)? {
             Some(message) => Answer::decode(&message),

@@ -69,6 +69,15 @@ pub enum Error {
         "the other end of the connection does not know the key of this job; does it belong to another job?"
     )]
     WrongKey,
+    /// The handshake cannot be prepared.
+    #[error("the handshake of a new connection cannot be prepared: {0}")]
+    Noise(#[from] snow::Error),
+    /// The cipher refuses to work, which it does for no input of ours.
+    #[error("the cipher of a connection failed")]
+    NoCipher,
+    /// What arrived is not what the other end sent.
+    #[error("{}", crate::session::TAMPERED)]
+    Tampered,
     /// A message claims to be longer than anything that is ever sent.
     #[error("a message of {length} bytes exceeds the limit of {limit}")]
     TooLong {

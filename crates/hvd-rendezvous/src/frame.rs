@@ -46,7 +46,7 @@ pub fn read(stream: &mut impl Read, limit: u32) -> Result<Option<Vec<u8>>> {
     let mut message = Vec::new();
     let mut body = stream.by_ref().take(u64::from(length));
     body.read_to_end(&mut message)
-        .map_err(Error::io("receiving a message"))?;
+        .map_err(Error::io("receiving a message of the key-value store"))?;
     if message.len() < length as usize {
         return Err(cut_short());
     }
@@ -62,14 +62,18 @@ fn read_head(stream: &mut impl Read) -> Result<Option<[u8; 4]>> {
             Ok(0) => return Err(cut_short()),
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("receiving a message")(error)),
+            Err(error) => {
+                return Err(Error::io("receiving a message of the key-value store")(
+                    error,
+                ));
+            }
         }
     }
     Ok(Some(head))
 }
 
 fn cut_short() -> Error {
-    Error::io("receiving a message")(io::ErrorKind::UnexpectedEof.into())
+    Error::io("receiving a message of the key-value store")(io::ErrorKind::UnexpectedEof.into())
 }
 
 #[cfg(test)]

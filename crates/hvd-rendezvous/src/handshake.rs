@@ -1,41 +1,54 @@
 //! How two processes of a job recognise each other on a fresh connection, before anything else is
-//! read from it.
+//! read from it, and agree on keys for everything that follows.
+//!
+//! It is the Noise protocol `Noise_NNpsk0_25519_AESGCM_SHA256` with the job key as its pre-shared
+//! key, and one more message that confirms the keys:
 //!
 //! ```text
 //! connector                                             acceptor
-//!   hello     "HVDR" | version u8 | purpose u8 | nonce[32]   ->
-//!   <-   "HVDR" | version u8 | nonce[32] | proof[32]     answer
-//!   proof     proof[32]                                      ->
-//!
-//! proof = HMAC-SHA256(job key, label | version | purpose | connector's nonce | acceptor's nonce)
-//! label = "hvd acceptor proof" or "hvd connector proof"
+//!   hello     "HVDR" | version u8 | purpose u8 | ephemeral key[32] | tag[16]   ->
+//!   <-        "HVDR" | version u8 | ephemeral key[32] | tag[16]            answer
+//!   confirm   an empty record of the session                                   ->
 //! ```
 //!
 //! - `HAND-1` all lengths are fixed; nothing a stranger sends decides how much is read.
-//! - `HAND-2` both nonces are in both proofs, so no recorded conversation can be replayed.
-//! - `HAND-3` the labels differ, so no proof can be sent back to the one who made it.
-//! - `HAND-4` the purpose is proved too, so a connection cannot be passed on as another kind.
+//! - `HAND-2` both ephemeral keys make the session's keys, and the acceptor believes nothing before
+//!   the first record has opened, so no recorded conversation can be replayed.
+//! - `HAND-3` no message of one side is a message of the other, so none can be sent back to the one
+//!   who made it.
+//! - `HAND-4` version and purpose are part of what is proved, so a connection cannot be passed on
+//!   as another kind.
+//! - `HAND-5` whoever learns the job key later cannot read what was recorded before: the session's
+//!   keys come from the ephemeral ones, which are never stored.
 //!
-//! An acceptor of another version answers with the first five bytes only, so that the connector
-//! can say what is wrong. The caller bounds the time, see [`crate::deadline`]. Nothing after the
-//! handshake is encrypted or signed: it keeps strangers and other jobs out, not somebody who can
-//! change packets on the way.
+//! An acceptor of another version answers with the first five bytes only, and so does, with 255 as
+//! its version, one whose key is another, so that the connector can say what is wrong. The caller bounds the time, see [`crate::deadline`]. What follows is
+//! protected by the [`Session`].
 
 use std::io::{Read, Write};
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use snow::{Builder, HandshakeState};
 
-use crate::{Error, JobKey, Result};
+use crate::noise::Primitives;
+use crate::{Error, JobKey, Result, Session};
 
-/// Changes whenever what is said after the handshake changes.
-pub const VERSION: u8 = 1;
+/// Changes whenever the handshake, or what is said after it, changes.
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 4] = *b"HVDR";
-const NONCE: usize = 32;
-const PROOF: usize = 32;
-const ACCEPTOR: &[u8] = b"hvd acceptor proof";
-const CONNECTOR: &[u8] = b"hvd connector proof";
+const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
+
+/// Stands for a version in the answer to a hello that does not prove the key.
+const REFUSED: u8 = 0xff;
+
+/// An ephemeral key and the tag that proves the job key.
+const PROOF: usize = 32 + 16;
+
+/// Bytes of the connector's first message.
+pub const HELLO: usize = 6 + PROOF;
+
+/// Bytes of an empty record: its length and its tag.
+const CONFIRMATION: usize = 4 + 16;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,7 +71,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    fn from_code(code: u8) -> Option<Self> {
+    fn from_code(code: u8) -> Result<Self> {
         [
             Self::Store,
             Self::Lifeline,
@@ -70,102 +83,125 @@ impl Purpose {
         ]
         .into_iter()
         .find(|&purpose| purpose as u8 == code)
+        .ok_or(Error::Malformed("unknown purpose of a connection"))
     }
 }
 
-/// What both proofs are made over.
-struct Transcript {
-    purpose: u8,
-    connector: [u8; NONCE],
-    acceptor: [u8; NONCE],
+/// The beginning of a hello; both sides prove it (`HAND-4`).
+fn head(purpose: u8) -> [u8; 6] {
+    let [a, b, c, d] = MAGIC;
+    [a, b, c, d, VERSION, purpose]
 }
 
-impl Transcript {
-    fn mac(&self, key: &JobKey, label: &[u8]) -> Hmac<Sha256> {
-        // A key shorter than the hash's block is padded with zeros by definition; padding it here
-        // spares the constructor that can fail.
-        let mut block = [0; 64];
-        block[..JobKey::LENGTH].copy_from_slice(key.bytes());
-        let mut mac = Hmac::<Sha256>::new(&block.into());
-        for part in [
-            label,
-            &[VERSION, self.purpose],
-            &self.connector,
-            &self.acceptor,
-        ] {
-            mac.update(part);
-        }
-        mac
-    }
-
-    fn prove(&self, key: &JobKey, label: &[u8]) -> [u8; PROOF] {
-        self.mac(key, label).finalize().into_bytes().into()
-    }
-
-    fn verify(&self, key: &JobKey, label: &[u8], proof: &[u8; PROOF]) -> Result<()> {
-        self.mac(key, label)
-            .verify_slice(proof)
-            .map_err(|_| Error::WrongKey)
-    }
+/// The beginning of an answer.
+fn answer_head(version: u8) -> [u8; 5] {
+    let [a, b, c, d] = MAGIC;
+    [a, b, c, d, version]
 }
 
-/// Proves to the acceptor that this process knows `key`, and has it prove the same.
-pub fn connect(stream: &mut (impl Read + Write), key: &JobKey, purpose: Purpose) -> Result<()> {
-    let connector = nonce()?;
-    let mut hello = Vec::with_capacity(6 + NONCE);
-    hello.extend(MAGIC);
-    hello.extend([VERSION, purpose as u8]);
-    hello.extend(connector);
+fn builder<'a>(key: &'a JobKey, head: &'a [u8; 6]) -> Result<Builder<'a>> {
+    let pattern = PATTERN.parse().map_err(Error::Noise)?;
+    Builder::with_resolver(pattern, Box::new(Primitives))
+        .prologue(head)
+        .and_then(|builder| builder.psk(0, key.bytes()))
+        .map_err(Error::Noise)
+}
+
+/// Proves to the acceptor that this process knows `key`, has it prove the same, and returns what
+/// protects the connection from then on.
+pub fn connect(
+    stream: &mut (impl Read + Write),
+    key: &JobKey,
+    purpose: Purpose,
+) -> Result<Session> {
+    let head = head(purpose as u8);
+    let mut noise = builder(key, &head)?.build_initiator()?;
+    let mut hello = [0; HELLO];
+    hello[..6].copy_from_slice(&head);
+    noise.write_message(&[], &mut hello[6..])?;
     send(stream, &hello)?;
 
     let [magic @ .., version] = receive::<5>(stream)?;
     check_magic(magic)?;
+    if version == REFUSED {
+        return Err(Error::WrongKey);
+    }
     check_version(version)?;
-    let acceptor = receive::<NONCE>(stream)?;
     let proof = receive::<PROOF>(stream)?;
-    let transcript = Transcript {
-        purpose: purpose as u8,
-        connector,
-        acceptor,
-    };
-    transcript.verify(key, ACCEPTOR, &proof)?;
-    send(stream, &transcript.prove(key, CONNECTOR))
+    check_proof(&mut noise, &proof)?;
+    let (sending, receiving) = noise.dangerously_get_raw_split();
+    let mut session = Session::new(&sending, &receiving)?;
+    let mut confirmation = Vec::with_capacity(CONFIRMATION);
+    session.sealer.seal(&[], &mut confirmation)?;
+    send(stream, &confirmation)?;
+    Ok(session)
 }
 
 /// Has the connector prove that it knows `key`, proves the same, and returns what the connection
-/// is for.
-pub fn accept(stream: &mut (impl Read + Write), key: &JobKey) -> Result<Purpose> {
-    let [magic @ .., version, purpose] = receive::<6>(stream)?;
-    check_magic(magic)?;
-    if version != VERSION {
-        send(stream, &answer_head())?;
-        check_version(version)?;
-    }
-    let connector = receive::<NONCE>(stream)?;
-    let transcript = Transcript {
-        purpose,
-        connector,
-        acceptor: nonce()?,
-    };
-    let mut answer = answer_head().to_vec();
-    answer.extend(transcript.acceptor);
-    answer.extend(transcript.prove(key, ACCEPTOR));
+/// is for and what protects it from then on.
+pub fn accept(stream: &mut (impl Read + Write), key: &JobKey) -> Result<(Purpose, Session)> {
+    let (purpose, _, mut noise) = receive_hello(stream, key)?;
+    let mut answer = [0; 5 + PROOF];
+    answer[..5].copy_from_slice(&answer_head(VERSION));
+    noise.write_message(&[], &mut answer[5..])?;
     send(stream, &answer)?;
 
-    let proof = receive::<PROOF>(stream)?;
-    transcript.verify(key, CONNECTOR, &proof)?;
-    Purpose::from_code(purpose).ok_or(Error::Malformed("unknown purpose of a connection"))
+    let (receiving, sending) = noise.dangerously_get_raw_split();
+    let mut session = Session::new(&sending, &receiving)?;
+    let confirmation = receive::<CONFIRMATION>(stream)?;
+    let room = session.opener.room(CONFIRMATION);
+    room[..CONFIRMATION].copy_from_slice(&confirmation);
+    session.opener.filled(CONFIRMATION);
+    match session.opener.take(&mut [0]) {
+        Ok(0) if session.opener.missing()? > 0 => Ok((purpose, session)),
+        _ => Err(Error::WrongKey),
+    }
 }
 
-fn answer_head() -> [u8; 5] {
-    let [a, b, c, d] = MAGIC;
-    [a, b, c, d, VERSION]
+/// Has the connector prove that it knows `key` as far as its first message does, and returns what
+/// the connection is for, and the message. It may be a copy of one that was sent before: only the
+/// rest of the handshake tells.
+pub fn accept_hello(
+    stream: &mut (impl Read + Write),
+    key: &JobKey,
+) -> Result<(Purpose, [u8; HELLO])> {
+    let (purpose, hello, _) = receive_hello(stream, key)?;
+    Ok((purpose, hello))
 }
 
-fn nonce() -> Result<[u8; NONCE]> {
-    let mut nonce = [0; NONCE];
-    getrandom::fill(&mut nonce)?;
-    Ok(nonce)
+/// Reads the first message of a connector. One of another version is told ours, and one that does
+/// not know the key is told so.
+fn receive_hello(
+    stream: &mut (impl Read + Write),
+    key: &JobKey,
+) -> Result<(Purpose, [u8; HELLO], HandshakeState)> {
+    let mut hello = [0; HELLO];
+    let head @ [magic @ .., version, _] = receive::<6>(stream)?;
+    check_magic(magic)?;
+    if version != VERSION {
+        send(stream, &answer_head(VERSION))?;
+        check_version(version)?;
+    }
+    hello[..6].copy_from_slice(&head);
+    hello[6..].copy_from_slice(&receive::<PROOF>(stream)?);
+    let opened = open_hello(&hello, key);
+    if matches!(opened, Err(Error::WrongKey)) {
+        send(stream, &answer_head(REFUSED))?;
+    }
+    let (purpose, noise) = opened?;
+    Ok((purpose, hello, noise))
+}
+
+fn open_hello(hello: &[u8; HELLO], key: &JobKey) -> Result<(Purpose, HandshakeState)> {
+    let head = head(hello[5]);
+    let mut noise = builder(key, &head)?.build_responder()?;
+    check_proof(&mut noise, &hello[6..])?;
+    Ok((Purpose::from_code(hello[5])?, noise))
+}
+
+fn check_proof(noise: &mut HandshakeState, proof: &[u8]) -> Result<()> {
+    let read = noise.read_message(proof, &mut []);
+    read.map(drop).map_err(|_| Error::WrongKey)
 }
 
 fn check_magic(magic: [u8; 4]) -> Result<()> {

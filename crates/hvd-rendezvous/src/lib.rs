@@ -1,9 +1,9 @@
 //! Where the ranks of a job meet.
 //!
-//! [`JobKey`] is the job's secret, [`handshake`] proves knowledge of it on a fresh connection, and
-//! [`Store`] is the noticeboard on which ranks leave their addresses for each other: served by
-//! [`Server`] in the launcher, reached by [`Client`], or kept inside one process by
-//! [`MemoryStore`].
+//! [`JobKey`] is the job's secret, [`handshake`] proves knowledge of it on a fresh connection and
+//! agrees on the keys of the [`Session`] that protects everything after, and [`Store`] is the
+//! noticeboard on which ranks leave their addresses for each other: served by [`Server`] in the
+//! launcher, reached by [`Client`], or kept inside one process by [`MemoryStore`].
 //!
 //! Must not know: tensors, transports, processes.
 
@@ -19,9 +19,12 @@ pub mod frame;
 pub mod handshake;
 pub mod inquiry;
 mod key;
+pub mod limits;
 mod memory;
+mod noise;
 mod protocol;
 mod server;
+pub mod session;
 mod store;
 
 pub use client::{Client, HangUp};
@@ -30,4 +33,5 @@ pub use handshake::Purpose;
 pub use key::JobKey;
 pub use memory::MemoryStore;
 pub use server::Server;
+pub use session::Session;
 pub use store::Store;

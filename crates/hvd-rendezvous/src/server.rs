@@ -1,6 +1,7 @@
 //! The launcher's store: requests of authenticated connections, answered from one board. Who may
 //! connect, and that nobody can do harm to others, is the business of [`crate::accept`].
 
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -69,19 +70,20 @@ impl Drop for Server {
 }
 
 /// Answers one client until it leaves.
-fn serve(board: &Board, guest: &Guest<TcpStream>) -> Result<()> {
+fn serve(board: &Board, mut guest: Guest<TcpStream>) -> Result<()> {
     if guest.purpose() != Purpose::Store {
         return Err(Error::Malformed(
             "the connection is not meant for the key-value store",
         ));
     }
-    let mut stream = guest.stream();
-    stream
+    let (socket, session) = guest.parts();
+    socket
         .set_nodelay(true)
         .map_err(Error::io("preparing a connection"))?;
+    let mut stream = session.over(socket);
     while let Some(message) = frame::read(&mut stream, frame::LIMIT)? {
         let answer = answer(board, &Request::decode(&message)?);
-        send(stream, &answer)?;
+        send(&mut stream, &answer)?;
     }
     Ok(())
 }
@@ -111,10 +113,10 @@ fn answer(board: &Board, request: &Request<'_>) -> Answer {
 
 /// Sends an answer; one that is too long becomes an error for the client instead of a closed
 /// connection.
-fn send(mut stream: &TcpStream, answer: &Answer) -> Result<()> {
-    match frame::write(&mut stream, &answer.encode()) {
+fn send(stream: &mut impl Write, answer: &Answer) -> Result<()> {
+    match frame::write(stream, &answer.encode()) {
         Err(error @ Error::TooLong { .. }) => {
-            frame::write(&mut stream, &Answer::Refused(error.to_string()).encode())
+            frame::write(stream, &Answer::Refused(error.to_string()).encode())
         }
         outcome => outcome,
     }

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use hvd_rendezvous::{Client, Error, JobKey, Purpose, Server, Store, handshake};
+use hvd_rendezvous::{Client, Error, JobKey, Purpose, Server, Session, Store, handshake};
 use hvd_testkit::run_ranks_with;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -36,10 +36,10 @@ impl Fixture {
     }
 
     /// A connection that knows the key, to send nonsense through.
-    fn insider(&self) -> TcpStream {
+    fn insider(&self) -> (TcpStream, Session) {
         let mut stream = self.stranger();
-        handshake::connect(&mut stream, &self.key, Purpose::Store).unwrap();
-        stream
+        let session = handshake::connect(&mut stream, &self.key, Purpose::Store).unwrap();
+        (stream, session)
     }
 }
 
@@ -152,7 +152,7 @@ fn door_3_nonsense_ends_its_own_connection_only() {
     let mut bystander = fixture.client();
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
-        b"HVDR\x01\x01",
+        b"HVDR\x02\x01",
         &[0xff; 4096],
     ] {
         let mut stream = fixture.stranger();
@@ -163,7 +163,13 @@ fn door_3_nonsense_ends_its_own_connection_only() {
     let unknown = [1, 0, 0, 0, 99];
     let half = [100, 0, 0, 0, 1, 2];
     for bytes in [&oversized[..], &unknown, &half] {
-        let mut stream = fixture.insider();
+        let (mut stream, mut session) = fixture.insider();
+        session.over(&mut stream).write_all(bytes).unwrap();
+        say_and_stop(&mut stream, b"");
+        assert_hung_up(stream);
+    }
+    for bytes in [&[0xff; 64][..], &[17, 0, 0, 0], &[7; 5]] {
+        let (mut stream, _session) = fixture.insider();
         say_and_stop(&mut stream, bytes);
         assert_hung_up(stream);
     }

@@ -4,11 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use hvd_config::{KeySource, Rendezvous, TransportChoice, WorkerConfig};
+use hvd_config::{EncryptionChoice, KeySource, Rendezvous, TransportChoice, WorkerConfig};
 use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Store, blame, inquiry};
 use hvd_types::Rank;
 
-use crate::{Mesh, MeshOptions, Network, Result, TcpOptions, TransportKind, join};
+use crate::{Encryption, Mesh, MeshOptions, Network, Result, TcpOptions, TransportKind, join};
 
 /// How long the end of a failed rank may be held up by a launcher that does not answer.
 const ACCUSATION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -33,6 +33,10 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
         tcp: TcpOptions {
             connections: config.tcp_connections,
             congestion: config.tcp_congestion.clone(),
+            encryption: match config.encryption {
+                EncryptionChoice::Control => Encryption::Control,
+                EncryptionChoice::All => Encryption::All,
+            },
         },
     };
     let loopback = Network::Address(IpAddr::from(Ipv4Addr::LOCALHOST));

@@ -9,7 +9,7 @@ use hvd_types::{Placement, Rank};
 
 use crate::mesh::{Pretence, join_as};
 use crate::shm::Capacities;
-use crate::{Mesh, MeshOptions, Network, TcpOptions, TransportKind, mem};
+use crate::{Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, mem};
 
 /// What moves the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Wire {
     SharedMemory,
     /// Real connections over the loopback interface.
     Tcp,
+    /// The same, with tensors encrypted too.
+    Encrypted,
     /// Two made-up hosts, each with half of the ranks: shared memory inside them, connections
     /// between them.
     Mixed,
@@ -27,7 +29,13 @@ pub enum Wire {
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Memory, Self::SharedMemory, Self::Tcp, Self::Mixed];
+    pub const ALL: [Self; 5] = [
+        Self::Memory,
+        Self::SharedMemory,
+        Self::Tcp,
+        Self::Encrypted,
+        Self::Mixed,
+    ];
 }
 
 /// A mesh to be built.
@@ -83,7 +91,7 @@ impl Setup {
         match self.wire {
             Wire::Memory => self.in_memory(),
             Wire::SharedMemory => self.joined(TransportKind::SharedMemory),
-            Wire::Tcp => self.joined(TransportKind::Tcp),
+            Wire::Tcp | Wire::Encrypted => self.joined(TransportKind::Tcp),
             Wire::Mixed => self.joined(TransportKind::Auto),
         }
     }
@@ -116,6 +124,9 @@ impl Setup {
                 .map(|rank| {
                     let mut options = options(rank, self.size, &key, kind, self.patience);
                     options.tcp.connections = self.connections;
+                    if self.wire == Wire::Encrypted {
+                        options.tcp.encryption = Encryption::All;
+                    }
                     let mut store = store.clone();
                     let half = 2 * rank / self.size;
                     let host = (self.wire == Wire::Mixed).then(|| format!("half {half}"));

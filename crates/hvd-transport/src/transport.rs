@@ -10,6 +10,8 @@
 //! - `WIRE-1` bytes between a pair of ranks on one lane arrive once, whole and in order; the lanes
 //!   do not hold each other up.
 //! - `WIRE-2` `try_send` and `try_recv` never block; 0 means "not now".
+//!   Bytes that were not taken are offered again, unchanged, before any others on that lane: some
+//!   of them may have left already.
 //! - `WIRE-3` `wait` returns when something of its interest may move, the waker fired, or the
 //!   deadline passed; it may also return for no reason. It never misses an event that came
 //!   between the last `try_` call and itself.
@@ -36,6 +38,14 @@ pub enum Lane {
 impl Lane {
     /// Both lanes.
     pub const ALL: [Self; 2] = [Self::Control, Self::Data];
+
+    /// What it is called in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Data => "data",
+        }
+    }
 }
 
 /// What a wait is for.

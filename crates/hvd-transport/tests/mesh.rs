@@ -13,7 +13,7 @@ use hvd_transport::{Failure, Interest, Lane, Mesh, MeshOptions, TransportKind, j
 use hvd_types::Rank;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const REAL: [Wire; 3] = [Wire::SharedMemory, Wire::Tcp, Wire::Mixed];
+const REAL: [Wire; 4] = [Wire::SharedMemory, Wire::Tcp, Wire::Encrypted, Wire::Mixed];
 
 /// Waits for the job's end and returns its cause.
 fn wait_for_abort(mesh: &mut Mesh) -> Failure {

@@ -30,6 +30,7 @@ pub(super) const COMMUNICATION: Group = Group {
              hosts.",
         ),
         SHM_DIRECT,
+        ENCRYPT,
         setting(
             name::TIMEOUT,
             Values::PositiveSeconds,
@@ -62,6 +63,14 @@ pub(super) const COMMUNICATION: Group = Group {
         ),
     ],
 };
+
+const ENCRYPT: Setting = setting(
+    name::ENCRYPT,
+    Values::OneOf(&["control", "all"], "`control` or `all`"),
+    "control",
+    "What is encrypted and protected from changes on TCP connections between ranks: `control` covers \
+     everything but the contents of tensors, `all` covers those too, by AES-256-GCM.",
+);
 
 const SHM_DIRECT: Setting = setting(
     name::SHM_DIRECT,

@@ -45,6 +45,15 @@ pub enum JoinAverage {
     Contributors,
 }
 
+/// What is encrypted on connections between ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EncryptionChoice {
+    /// Everything but the contents of tensors.
+    Control,
+    /// Tensors too.
+    All,
+}
+
 impl TransportChoice {
     pub(super) fn read(environment: &Environment) -> Result<Self> {
         match word(environment, name::TRANSPORT, "auto").as_str() {
@@ -52,6 +61,16 @@ impl TransportChoice {
             "shm" => Ok(Self::SharedMemory),
             "tcp" => Ok(Self::Tcp),
             text => Err(malformed(name::TRANSPORT, text)),
+        }
+    }
+}
+
+impl EncryptionChoice {
+    pub(super) fn read(environment: &Environment) -> Result<Self> {
+        match word(environment, name::ENCRYPT, "control").as_str() {
+            "control" => Ok(Self::Control),
+            "all" => Ok(Self::All),
+            text => Err(malformed(name::ENCRYPT, text)),
         }
     }
 }

@@ -99,6 +99,7 @@ fn garbage_is_an_error_that_names_the_variable() {
         ("HOROVOD_LOG_HIDE_TIME", "2"),
         ("HOROVOD_TRANSPORT", "pigeon"),
         ("HOROVOD_SHM_DIRECT", "2"),
+        ("HOROVOD_ENCRYPT", "some"),
         ("HOROVOD_RANK", "one"),
         ("HOROVOD_GLOO_RENDEZVOUS_PORT", "70000"),
         ("HOROVOD_HOST_ADDRESSES", "node-b"),
@@ -205,6 +206,14 @@ fn memory_of_others_is_read_always_never_or_by_measurement() {
     assert_eq!(reads("1"), DirectReads::Always);
     assert_eq!(reads("0"), DirectReads::Never);
     assert_eq!(reads("Auto"), DirectReads::Auto);
+}
+
+#[test]
+fn tensors_are_encrypted_when_asked_for() {
+    let choice = |text| read(&[("HOROVOD_ENCRYPT", text)]).unwrap().encryption;
+    assert_eq!(choice("ALL"), EncryptionChoice::All);
+    assert_eq!(choice("control"), EncryptionChoice::Control);
+    assert_eq!(read(&[]).unwrap().encryption, EncryptionChoice::Control);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 
 mod channel;
 mod frame;
+mod sealed;
 
 use std::{io, marker::PhantomData, time::Duration};
 
@@ -26,6 +27,7 @@ use tokio::{
 use channel::Ports;
 pub(crate) use channel::{Channel, ChannelReceiver, ChannelSender};
 use frame::Frame;
+pub(crate) use sealed::{SealedReader, SealedWriter};
 
 /// How often an end gives a sign of life.
 const PULSE: Duration = Duration::from_secs(1);

@@ -9,20 +9,13 @@
 
 mod entry;
 
-use std::{
-    collections::HashSet,
-    ffi::OsString,
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    time::Duration,
-};
+use std::{collections::HashSet, ffi::OsString, io, net::SocketAddr, time::Duration};
 
 use hvd_rendezvous::JobKey;
 use hvd_types::Rank;
 use rustix::process::{Pid, Signal, getppid};
 use tokio::{
     io::AsyncReadExt,
-    net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
     task::JoinSet,
     time::{Instant, sleep_until},
@@ -33,7 +26,8 @@ use super::{
     probe::ProbePort,
     stdio::Input,
     subprocess::Custody,
-    survey, tunnel,
+    survey,
+    tunnel::{self, Arrival, StoreDoor},
 };
 use crate::{
     Error, Result,
@@ -69,7 +63,7 @@ struct Agent {
     assignment: Assignment,
     link: DriverLink,
     /// Where the ranks of this host find the store, once there are any.
-    store: Option<TcpListener>,
+    store: Option<StoreDoor>,
     secrets: Secrets,
     reaper: Reaper,
     /// Our parent, as long as it lives.
@@ -130,9 +124,9 @@ impl Agent {
                 Some(end) = self.ends.1.recv() => if !self.is_deserted() {
                     self.report(end);
                 },
-                Ok((stream, _)) = guest(self.store.as_ref()) => {
+                Some(arrival) = guest(self.store.as_mut()) => {
                     let channel = self.link.open(&Opening::Store);
-                    tokio::spawn(tunnel::carry(stream, channel));
+                    tokio::spawn(tunnel::enter(arrival, channel));
                 }
                 _ = rounds.changed() => {}
                 () = &mut leash, if leashed => {
@@ -252,10 +246,9 @@ impl Agent {
 
     /// Opened as late as this: before, there is nobody who would come for good.
     fn open_store(&mut self) -> io::Result<SocketAddr> {
-        let store = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        store.set_nonblocking(true)?;
-        let store = self.store.insert(TcpListener::from_std(store)?);
-        store.local_addr()
+        let (store, address) = StoreDoor::open(&self.secrets.key)?;
+        self.store = Some(store);
+        Ok(address)
     }
 
     /// Later variables win: this host's own, the driver's, the job's, the rank's.
@@ -352,9 +345,9 @@ async fn end_of(leash: Option<Input>) {
     {}
 }
 
-async fn guest(store: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+async fn guest(store: Option<&mut StoreDoor>) -> Option<Arrival> {
     match store {
-        Some(store) => store.accept().await,
+        Some(store) => store.next().await,
         None => std::future::pending().await,
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use hvd_rendezvous::{
-    Error as HandshakeError, JobKey, Purpose,
+    Error as HandshakeError, JobKey, Purpose, Session,
     accept::{Acceptor, Guest},
     deadline::{self, Timed},
     handshake,
@@ -34,7 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Said by the driver on the connection that it takes.
 const TAKEN: u8 = 1;
 
-type Waiting = Arc<Mutex<HashMap<u32, (KnownAs, oneshot::Sender<TcpStream>)>>>;
+type Waiting = Arc<Mutex<HashMap<u32, (KnownAs, oneshot::Sender<SecureStream>)>>>;
+
+/// A connection between driver and agent, and what protects it.
+#[derive(Debug)]
+pub(super) struct SecureStream {
+    pub(super) stream: TcpStream,
+    pub(super) session: Session,
+}
 
 /// Where agents arrive.
 pub(super) struct Door {
@@ -50,7 +57,7 @@ impl Door {
     pub(super) fn open(key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let waiting = Waiting::default();
         let expected = Arc::clone(&waiting);
-        let serve = move |guest: &Guest<TcpStream>| receive(guest, &expected);
+        let serve = move |guest: Guest<TcpStream>| receive(guest, &expected);
         Self::start(0, key, waiting, serve)
     }
 
@@ -58,7 +65,7 @@ impl Door {
     pub(super) fn open_at(port: u16, key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let waiting = Waiting::default();
         let expected = Arc::clone(&waiting);
-        let serve = move |guest: &Guest<TcpStream>| calls::receive(guest, &expected);
+        let serve = move |guest: Guest<TcpStream>| calls::receive(guest, &expected);
         let door = Self::start(port, key, waiting, serve)?;
         Ok(Self {
             is_public: true,
@@ -70,7 +77,7 @@ impl Door {
         port: u16,
         key: &JobKey,
         waiting: Waiting,
-        serve: impl Fn(&Guest<TcpStream>) -> hvd_rendezvous::Result<()> + Send + Sync + 'static,
+        serve: impl Fn(Guest<TcpStream>) -> hvd_rendezvous::Result<()> + Send + Sync + 'static,
     ) -> hvd_rendezvous::Result<Self> {
         let doing = "opening a port for agents";
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
@@ -99,7 +106,7 @@ impl Door {
     }
 
     /// The connection of the agent of `host`, when it comes.
-    pub(super) fn expect(&self, host: u32, known_as: KnownAs) -> oneshot::Receiver<TcpStream> {
+    pub(super) fn expect(&self, host: u32, known_as: KnownAs) -> oneshot::Receiver<SecureStream> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(host, (known_as, sender));
@@ -114,13 +121,14 @@ pub(super) struct KnownAs {
     pub(super) addresses: Vec<IpAddr>,
 }
 
-fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Result<()> {
+fn receive(mut guest: Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
     }
     let mut host = [0; 4];
-    let mut stream = Timed::new(guest.stream(), deadline::after(PATIENCE));
+    let (socket, session) = guest.parts();
+    let mut stream = session.over(Timed::new(socket, deadline::after(PATIENCE)));
     stream
         .read_exact(&mut host)
         .map_err(HandshakeError::io(doing))?;
@@ -132,15 +140,22 @@ fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Resul
         stream
             .write_all(&[TAKEN])
             .map_err(HandshakeError::io(doing))?;
-        let kept = guest.keep();
-        let stream = kept.try_clone().map_err(HandshakeError::io(doing))?;
-        let _ = expected.send(stream);
+        let _ = expected.send(keep(guest)?);
     }
     Ok(())
 }
 
+/// Takes a connection over from the door.
+fn keep(guest: Guest<TcpStream>) -> hvd_rendezvous::Result<SecureStream> {
+    let (kept, session) = guest.keep();
+    let stream = kept
+        .try_clone()
+        .map_err(HandshakeError::io("keeping the connection of an agent"))?;
+    Ok(SecureStream { stream, session })
+}
+
 /// Tries all addresses of the driver at once; the connection that it takes counts.
-pub(super) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<TcpStream> {
+pub(super) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<SecureStream> {
     let (sender, mut connected) = mpsc::unbounded_channel();
     let host = assignment.host;
     for address in addresses(assignment) {
@@ -167,17 +182,18 @@ fn addresses(assignment: &Assignment) -> HashSet<SocketAddr> {
         .collect()
 }
 
-fn knock(address: SocketAddr, key: &JobKey, host: u32) -> hvd_rendezvous::Result<TcpStream> {
+fn knock(address: SocketAddr, key: &JobKey, host: u32) -> hvd_rendezvous::Result<SecureStream> {
     let doing = "connecting to the driver";
     let stream =
         TcpStream::connect_timeout(&address, PATIENCE).map_err(HandshakeError::io(doing))?;
     let mut timed = Timed::new(&stream, deadline::after(PATIENCE));
-    handshake::connect(&mut timed, key, Purpose::Agent)?;
-    timed
+    let mut session = handshake::connect(&mut timed, key, Purpose::Agent)?;
+    let mut sealed = session.over(timed);
+    sealed
         .write_all(&host.to_le_bytes())
         .map_err(HandshakeError::io(doing))?;
     let mut answer = [0];
-    timed
+    sealed
         .read_exact(&mut answer)
         .map_err(HandshakeError::io(doing))?;
     if answer != [TAKEN] {
@@ -187,7 +203,7 @@ fn knock(address: SocketAddr, key: &JobKey, host: u32) -> hvd_rendezvous::Result
         .set_read_timeout(None)
         .and_then(|()| stream.set_write_timeout(None))
         .map_err(HandshakeError::io(doing))?;
-    Ok(stream)
+    Ok(SecureStream { stream, session })
 }
 
 #[cfg(test)]
@@ -222,9 +238,11 @@ mod tests {
             let assignment = assignment(host, &key, door.port());
             let mut agent = reach(&assignment, &key).await.unwrap();
             let mut driver = arrival.await.unwrap();
-            agent.write_all(&host.to_le_bytes()).unwrap();
+            let mut ours = agent.session.over(&agent.stream);
+            ours.write_all(&host.to_le_bytes()).unwrap();
             let mut heard = [0; 4];
-            driver.read_exact(&mut heard).unwrap();
+            let mut theirs = driver.session.over(&driver.stream);
+            theirs.read_exact(&mut heard).unwrap();
             assert_eq!(u32::from_le_bytes(heard), host);
         }
     }

@@ -26,7 +26,7 @@ use std::{
 };
 
 use hvd_rendezvous::{
-    JobKey, Purpose,
+    JobKey, Purpose, Session,
     deadline::{self, Timed},
     handshake,
 };
@@ -64,7 +64,7 @@ pub(crate) fn probe(
     patience: Duration,
 ) -> Result<Duration, ProbeFailure> {
     let end = deadline::after(patience);
-    let call = Call::open(target, key, end)?;
+    let mut call = Call::open(target, key, end)?;
     if call.identity != expected {
         return Err(ProbeFailure::AnotherHost {
             identity: call.identity,
@@ -87,7 +87,7 @@ pub(crate) fn bandwidth(
     patience: Duration,
 ) -> Result<f64, ProbeFailure> {
     let end = deadline::after(patience);
-    let call = Call::open(target, key, end)?;
+    let mut call = Call::open(target, key, end)?;
     let all_began = Instant::now();
     let mut length = FIRST_LOAD;
     loop {
@@ -106,6 +106,7 @@ pub(crate) fn bandwidth(
 /// An authenticated connection to a port, and the moment by which all is over.
 struct Call {
     stream: TcpStream,
+    session: Session,
     end: Instant,
     identity: u32,
 }
@@ -130,19 +131,20 @@ impl Call {
         // Without it a ping would measure how long the kernel collects bytes.
         stream.set_nodelay(true)?;
         let mut timed = Timed::new(&stream, end);
-        handshake::connect(&mut timed, key, Purpose::Probe)?;
+        let mut session = handshake::connect(&mut timed, key, Purpose::Probe)?;
         let mut identity = [0; 4];
-        timed.read_exact(&mut identity)?;
+        session.over(timed).read_exact(&mut identity)?;
         let identity = u32::from_le_bytes(identity);
         Ok(Self {
             stream,
+            session,
             end,
             identity,
         })
     }
 
-    fn ping(&self, number: u64) -> Result<Duration, ProbeFailure> {
-        let mut timed = Timed::new(&self.stream, self.end);
+    fn ping(&mut self, number: u64) -> Result<Duration, ProbeFailure> {
+        let mut timed = self.session.over(Timed::new(&self.stream, self.end));
         let mut request = [PING; 1 + ECHO];
         request[1..].copy_from_slice(&number.to_le_bytes());
         let began = Instant::now();
@@ -158,8 +160,8 @@ impl Call {
     }
 
     /// Sends `length` bytes and waits until the port has them all.
-    fn load(&self, length: u32) -> Result<(), ProbeFailure> {
-        let mut timed = Timed::new(&self.stream, self.end);
+    fn load(&mut self, length: u32) -> Result<(), ProbeFailure> {
+        let mut timed = self.session.over(Timed::new(&self.stream, self.end));
         let [a, b, c, d] = length.to_le_bytes();
         timed.write_all(&[SWALLOW, a, b, c, d])?;
         let mut left = length as usize;

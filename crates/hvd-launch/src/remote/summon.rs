@@ -16,20 +16,24 @@ use std::{
 use rustix::process::{Pid, Resource, Signal, getpid, getrlimit, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpStream, unix::pipe},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+        unix::pipe,
+    },
     sync::oneshot,
     time::{Duration, Instant, timeout},
 };
 
 use super::{
-    back::{Door, KnownAs},
+    back::{Door, KnownAs, SecureStream},
     message::{Assignment, BACK, GREETING, HERE, Notice, Opening},
     ssh,
 };
 use crate::{
     HostTrouble, RemoteOptions,
     exec::{Outcome, Reaper, before_exec},
-    link::Link,
+    link::{Link, SealedReader, SealedWriter},
 };
 
 /// The most that is kept of what a login shell or `ssh` prints.
@@ -185,8 +189,7 @@ impl Summons {
         };
         let stream = door.expect(self.assignment.host, known_as).await;
         let stream = stream.map_err(|_| gone())?;
-        let stream = adopt(stream).map_err(|_| gone())?;
-        let (reader, mut writer) = stream.into_split();
+        let (reader, mut writer) = adopt(stream).map_err(|_| gone())?;
         self.assign(&mut writer).await.map_err(|_| gone())?;
         Ok(Summoned {
             link: Link::start(reader, writer),
@@ -320,7 +323,7 @@ impl Summons {
 
     async fn link_of(
         &self,
-        arrival: oneshot::Receiver<std::net::TcpStream>,
+        arrival: oneshot::Receiver<SecureStream>,
     ) -> Result<AgentLink, HostTrouble> {
         let lost = |problem: String| {
             self.trouble(
@@ -334,17 +337,23 @@ impl Summons {
         let stream = arrival
             .await
             .map_err(|_| lost("the connection is gone".to_owned()))?;
-        let stream = adopt(stream).map_err(|error| lost(error.to_string()))?;
-        let (reader, writer) = stream.into_split();
+        let (reader, writer) = adopt(stream).map_err(|error| lost(error.to_string()))?;
         Ok(Link::start(reader, writer))
     }
 }
 
 /// Puts a connection into the runtime's hands.
-pub(super) fn adopt(stream: std::net::TcpStream) -> io::Result<TcpStream> {
+pub(super) fn adopt(
+    secure: SecureStream,
+) -> io::Result<(SealedReader<OwnedReadHalf>, SealedWriter<OwnedWriteHalf>)> {
+    let SecureStream { stream, session } = secure;
     let _ = stream.set_nodelay(true);
     stream.set_nonblocking(true)?;
-    TcpStream::from_std(stream)
+    let (reader, writer) = TcpStream::from_std(stream)?.into_split();
+    Ok((
+        SealedReader::new(reader, session.opener),
+        SealedWriter::new(writer, session.sealer),
+    ))
 }
 
 enum Greeted {

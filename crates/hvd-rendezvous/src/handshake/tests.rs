@@ -15,7 +15,7 @@ fn key() -> JobKey {
 fn against<T>(
     accept_key: &JobKey,
     connector: impl FnOnce(&mut UnixStream) -> T,
-) -> (T, Result<Purpose>) {
+) -> (T, Result<(Purpose, Session)>) {
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
     for stream in [&ours, &theirs] {
         stream
@@ -45,8 +45,13 @@ fn friends_recognise_each_other_and_agree_on_the_purpose() {
         Purpose::Probe,
     ] {
         let (connected, accepted) = against(&key, |stream| connect(stream, &key, purpose));
-        connected.unwrap();
-        assert_eq!(accepted.unwrap(), purpose);
+        let (mut ours, (agreed, mut theirs)) = (connected.unwrap(), accepted.unwrap());
+        assert_eq!(agreed, purpose);
+        let mut wire = Vec::new();
+        ours.over(&mut wire).write_all(b"there").unwrap();
+        let mut heard = [0; 5];
+        theirs.over(&wire[..]).read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"there");
     }
 }
 
@@ -58,23 +63,73 @@ fn another_jobs_key_is_refused_on_both_sides() {
 }
 
 #[test]
-fn a_connector_that_ignores_the_answer_is_refused() {
-    let ((), accepted) = against(&key(), |stream| {
-        stream.write_all(b"HVDR\x01\x01").unwrap();
-        stream.write_all(&[7; NONCE + PROOF]).unwrap();
+fn a_hello_without_the_key_is_told_so_and_nothing_else() {
+    let (heard, accepted) = against(&key(), |stream| {
+        stream.write_all(&head(1)).unwrap();
+        stream.write_all(&[7; PROOF]).unwrap();
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).unwrap();
+        heard
+    });
+    assert!(matches!(accepted, Err(Error::WrongKey)), "{accepted:?}");
+    assert_eq!(heard, b"HVDR\xff");
+}
+
+/// A hello that an honest connector has sent, as somebody on the way records it.
+fn recorded_hello(key: &JobKey) -> [u8; HELLO] {
+    let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+    let key = key.clone();
+    let connector = thread::Builder::new()
+        .name("hvd-test-recorded".into())
+        .spawn(move || connect(&mut ours, &key, Purpose::Store))
+        .unwrap();
+    let hello = receive::<HELLO>(&mut theirs).unwrap();
+    drop(theirs);
+    assert!(connector.join().unwrap().is_err());
+    hello
+}
+
+#[test]
+fn hand_2_a_recorded_hello_opens_nothing() {
+    let key = key();
+    let hello = recorded_hello(&key);
+    assert_eq!(open_hello(&hello, &key).unwrap().0, Purpose::Store);
+    let ((), accepted) = against(&key, |stream| {
+        stream.write_all(&hello).unwrap();
+        receive::<{ 5 + PROOF }>(stream).unwrap();
+        stream.write_all(&[16, 0, 0, 0]).unwrap();
+        stream.write_all(&[7; 16]).unwrap();
     });
     assert!(matches!(accepted, Err(Error::WrongKey)), "{accepted:?}");
 }
 
 #[test]
 fn hand_3_the_acceptors_own_proof_does_not_open_it() {
-    let ((), accepted) = against(&key(), |stream| {
-        stream.write_all(b"HVDR\x01\x01").unwrap();
-        stream.write_all(&[7; NONCE]).unwrap();
-        let answer = receive::<{ 5 + NONCE + PROOF }>(stream).unwrap();
-        stream.write_all(&answer[5 + NONCE..]).unwrap();
+    let key = key();
+    let hello = recorded_hello(&key);
+    let ((), accepted) = against(&key, |stream| {
+        stream.write_all(&hello).unwrap();
+        let answer = receive::<{ 5 + PROOF }>(stream).unwrap();
+        stream.write_all(&[16, 0, 0, 0]).unwrap();
+        stream.write_all(&answer[5 + 32..]).unwrap();
     });
     assert!(matches!(accepted, Err(Error::WrongKey)), "{accepted:?}");
+}
+
+#[test]
+fn a_changed_hello_is_refused_wherever_it_was_changed() {
+    let key = key();
+    let hello = recorded_hello(&key);
+    for at in 0..HELLO {
+        let mut changed = hello;
+        changed[at] ^= 1;
+        // Magic and version are looked at before; the purpose is proved.
+        if at >= 5 {
+            assert!(open_hello(&changed, &key).is_err(), "byte {at}");
+        }
+    }
+    assert!(open_hello(&hello, &self::key()).is_err(), "another job's");
 }
 
 #[test]
@@ -88,16 +143,14 @@ fn hand_4_the_purpose_cannot_be_changed_on_the_way() {
             .name("hvd-test-victim".into())
             .spawn(move || connect(&mut victim, &inner, Purpose::Lifeline))
             .unwrap();
-        let mut hello = receive::<{ 6 + NONCE }>(&mut middle).unwrap();
+        let mut hello = receive::<HELLO>(&mut middle).unwrap();
         hello[5] = Purpose::Store as u8;
         stream.write_all(&hello).unwrap();
-        middle
-            .write_all(&receive::<{ 5 + NONCE + PROOF }>(stream).unwrap())
-            .unwrap();
+        drop(middle);
         connector.join().unwrap()
     });
-    assert!(matches!(connected, Err(Error::WrongKey)), "{connected:?}");
-    assert!(accepted.is_err());
+    assert!(matches!(accepted, Err(Error::WrongKey)), "{accepted:?}");
+    assert!(connected.is_err());
 }
 
 #[test]
@@ -106,9 +159,9 @@ fn another_version_is_named_on_both_sides() {
         stream.write_all(b"HVDR\x09\x01").unwrap();
         receive::<5>(stream).unwrap()
     });
-    assert_eq!(&answer, b"HVDR\x01");
+    assert_eq!(&answer, b"HVDR\x02");
     assert!(
-        matches!(accepted, Err(Error::Version { ours: 1, theirs: 9 })),
+        matches!(accepted, Err(Error::Version { ours: 2, theirs: 9 })),
         "{accepted:?}"
     );
 
@@ -116,7 +169,7 @@ fn another_version_is_named_on_both_sides() {
     theirs.write_all(b"HVDR\x09").unwrap();
     let connected = connect(&mut ours, &key(), Purpose::Store);
     assert!(
-        matches!(connected, Err(Error::Version { ours: 1, theirs: 9 })),
+        matches!(connected, Err(Error::Version { ours: 2, theirs: 9 })),
         "{connected:?}"
     );
 }
@@ -125,7 +178,7 @@ fn another_version_is_named_on_both_sides() {
 fn other_programs_and_half_messages_are_refused() {
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
-        b"HVDR\x01\x01half",
+        b"HVDR\x02\x01half",
         b"HV",
         b"",
     ] {

@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use hvd_rendezvous::Session;
+use hvd_rendezvous::session::TAMPERED;
 use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
 
@@ -12,6 +14,7 @@ use super::message::{Malformed, Message};
 use crate::Failure;
 use crate::os::event::poll;
 use crate::os::socket::watch_for_silence;
+use crate::secure::SecureStream;
 
 /// One authenticated connection of the star.
 #[derive(Debug)]
@@ -19,6 +22,9 @@ pub(crate) struct Line {
     pub(super) peer: Rank,
     host: String,
     stream: TcpStream,
+    session: Session,
+    /// Whether bytes arrived that the peer did not send.
+    is_tampered: bool,
     /// What has arrived of the next message.
     input: Vec<u8>,
     /// What the connection could not take yet.
@@ -28,7 +34,8 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(peer: Rank, host: String, stream: TcpStream) -> io::Result<Self> {
+    pub(crate) fn new(peer: Rank, host: String, secure: SecureStream) -> io::Result<Self> {
+        let SecureStream { stream, session } = secure;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         watch_for_silence(&stream)?;
@@ -36,6 +43,8 @@ impl Line {
             peer,
             host,
             stream,
+            session,
+            is_tampered: false,
             input: Vec::new(),
             output: Vec::new(),
             heard: Instant::now(),
@@ -57,16 +66,32 @@ impl Line {
 
     /// Reads what has arrived; false if the connection has ended.
     pub(super) fn read(&mut self) -> bool {
-        let mut bytes = [0; 4096];
         loop {
-            match self.stream.read(&mut bytes) {
+            match self.stream.read(self.session.opener.room(4096)) {
                 Ok(0) => return false,
                 Ok(count) => {
-                    self.heard = Instant::now();
-                    self.input.extend(&bytes[..count]);
+                    self.session.opener.filled(count);
+                    if self.open().is_err() {
+                        self.is_tampered = true;
+                        return false;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// Opens the records that are complete. Only what the peer has sealed is a sign of its life.
+    fn open(&mut self) -> hvd_rendezvous::Result<()> {
+        let mut text = [0; 4096];
+        loop {
+            match self.session.opener.take(&mut text)? {
+                0 => return Ok(()),
+                count => {
+                    self.heard = Instant::now();
+                    self.input.extend(&text[..count]);
+                }
             }
         }
     }
@@ -82,7 +107,13 @@ impl Line {
 
     /// Sends a message, or keeps for later what does not go now.
     pub(super) fn send(&mut self, message: &Message) {
-        self.output.extend(message.encode());
+        let sealed = self
+            .session
+            .sealer
+            .seal_all(&message.encode(), &mut self.output);
+        if let Err(error) = sealed {
+            tracing::warn!(rank = %self.peer, %error, "a message was not sent on a lifeline");
+        }
         self.flush();
     }
 
@@ -117,7 +148,11 @@ impl Line {
     }
 
     pub(super) fn lost(&self) -> Failure {
-        self.failed("closed its connection without a goodbye".to_owned())
+        self.failed(if self.is_tampered {
+            format!("has a lifeline on which {TAMPERED}")
+        } else {
+            "closed its connection without a goodbye".to_owned()
+        })
     }
 
     pub(super) fn silent(&self, limit: Duration) -> Failure {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use hvd_rendezvous::Store;
 
-use super::MeshOptions;
 use super::handover::Offer;
+use super::{Encryption, MeshOptions};
 use crate::{Error, Result};
 
 /// One rank's business card.
@@ -81,11 +81,14 @@ impl Card {
 
 /// Which wires a rank was told to use, as one word for all that has to be equal.
 fn wires(options: &MeshOptions) -> String {
-    let kind = format!("{:?}", options.kind);
-    match options.tcp.connections {
-        Some(connections) => format!("{kind} with {connections} connections"),
-        None => kind,
+    let mut wires = format!("{:?}", options.kind);
+    if let Some(connections) = options.tcp.connections {
+        wires.push_str(&format!(" with {connections} connections"));
     }
+    if options.tcp.encryption == Encryption::All {
+        wires.push_str(" with HOROVOD_ENCRYPT=all");
+    }
+    wires
 }
 
 /// Gives this rank's card to all others and returns everybody's, by rank.

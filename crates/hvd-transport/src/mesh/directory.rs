@@ -10,8 +10,9 @@ use hvd_rendezvous::{Purpose, handshake};
 use hvd_types::Rank;
 
 use super::card::Card;
-use super::{MeshOptions, hello, network};
+use super::{Encryption, MeshOptions, hello, network};
 use crate::os::socket;
+use crate::secure::SecureStream;
 use crate::tcp::{Bundle, Connection};
 use crate::{Abort, Error, Lane, Result};
 
@@ -58,18 +59,23 @@ impl Directory {
     }
 
     /// A lane over `streams`, which are in the order of their numbers.
-    pub(super) fn bundle(&self, streams: Vec<TcpStream>) -> Result<Bundle> {
+    pub(super) fn bundle(&self, lane: Lane, streams: Vec<SecureStream>) -> Result<Bundle> {
         let congestion = self.options.tcp.congestion.as_deref();
         let strands: Result<Vec<Connection>> = streams
             .into_iter()
             .map(|stream| {
-                socket::control_congestion(&stream, congestion).map_err(|source| {
+                socket::control_congestion(&stream.stream, congestion).map_err(|source| {
                     Error::Congestion {
                         algorithm: congestion.unwrap_or_default().to_owned(),
                         source,
                     }
                 })?;
-                Connection::new(stream).map_err(Error::io("preparing a connection"))
+                let connection = match (lane, self.options.tcp.encryption) {
+                    (Lane::Control, _) => Connection::sealed(stream, false),
+                    (Lane::Data, Encryption::All) => Connection::sealed(stream, true),
+                    (Lane::Data, Encryption::Control) => Connection::plain(stream.stream),
+                };
+                connection.map_err(Error::io("preparing a connection"))
             })
             .collect();
         Ok(Bundle::new(strands?, self.stripe))
@@ -82,7 +88,7 @@ impl Directory {
         purpose: Purpose,
         number: u8,
         end: Instant,
-    ) -> Result<Option<TcpStream>> {
+    ) -> Result<Option<SecureStream>> {
         self.abort.check()?;
         let address = network::address_of(&self.options, peer, &self.cards[peer.index()])?;
         self.try_reach(address, purpose, number, end)
@@ -106,17 +112,18 @@ impl Directory {
         purpose: Purpose,
         number: u8,
         end: Instant,
-    ) -> Result<Option<TcpStream>> {
+    ) -> Result<Option<SecureStream>> {
         let doing = "preparing the connection";
         let left = end.saturating_duration_since(Instant::now());
         let left = left.max(Duration::from_millis(1));
         let stream = TcpStream::connect_timeout(&address, left).map_err(Error::io(DIAL))?;
         stream.set_nodelay(true).map_err(Error::io(doing))?;
         let mut timed = Timed::new(&stream, end);
-        handshake::connect(&mut timed, &self.options.key, purpose)?;
-        let is_welcome = hello::say(&mut timed, self.rank(), self.options.generation, number)?;
+        let mut session = handshake::connect(&mut timed, &self.options.key, purpose)?;
+        let (rank, generation) = (self.rank(), self.options.generation);
+        let is_welcome = hello::say(&mut session.over(timed), rank, generation, number)?;
         stream.set_read_timeout(None).map_err(Error::io(doing))?;
         stream.set_write_timeout(None).map_err(Error::io(doing))?;
-        Ok(is_welcome.then_some(stream))
+        Ok(is_welcome.then_some(SecureStream { stream, session }))
     }
 }

@@ -69,7 +69,7 @@ impl Offer {
         }
         let files = Arc::new(files);
         let shared = Arc::clone(&files);
-        let serve = move |guest: &Guest<UnixStream>| give(guest, &shared);
+        let serve = move |guest: Guest<UnixStream>| give(&guest, &shared);
         let acceptor = Acceptor::start(self.listener, "hvd-memory", key, serve)?;
         Ok(Serving {
             files,
@@ -123,7 +123,8 @@ pub(super) fn fetch(
     let doing = "getting shared memory from the first rank of this host";
     let address = SocketAddr::from_abstract_name(name).map_err(Error::io(doing))?;
     let stream = UnixStream::connect_addr(&address).map_err(Error::io(doing))?;
-    handshake::connect(&mut Timed::new(&stream, end), key, Purpose::Segment)?;
+    // The files travel beside the session: nobody is on the way of a socket of this host.
+    let _session = handshake::connect(&mut Timed::new(&stream, end), key, Purpose::Segment)?;
     let flags = usize::from(household.has_flags) * household.ranks.len();
     let mut files = Vec::with_capacity(1 + flags);
     for _ in 0..=flags {

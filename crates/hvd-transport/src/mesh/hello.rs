@@ -69,21 +69,20 @@ fn refusal(text: &'static str) -> Error {
     Error::io("introducing this rank to another")(io::Error::other(text))
 }
 
-/// Hears who the connector is and the connection's number, says whether it is somebody who is
-/// expected, and has `take` called if so.
+/// Hears who the connector is and the connection's number, and says whether it is somebody who is
+/// expected.
 pub(super) fn hear(
     stream: &mut (impl Read + Write),
     purpose: Purpose,
     expected: &Expected,
-    take: impl FnOnce(Rank, u8),
-) -> io::Result<Verdict> {
+) -> io::Result<(Verdict, Rank, u8)> {
     let mut hello = [0; 13];
     stream.read_exact(&mut hello)?;
     let [a, b, c, d, generation @ .., number] = hello;
     let rank = Rank::new(u32::from_le_bytes([a, b, c, d]));
     if u64::from_le_bytes(generation) != expected.generation {
         stream.write_all(&[OTHER_GENERATION])?;
-        return Ok(Verdict::NotExpected);
+        return Ok((Verdict::NotExpected, rank, number));
     }
     let verdict = expected.judge(rank, purpose, number);
     let said = match verdict {
@@ -92,11 +91,7 @@ pub(super) fn hear(
         Verdict::NotExpected => NOT_EXPECTED,
     };
     stream.write_all(&[said])?;
-    // After the answer, because whoever takes the connection may send on it at once.
-    if verdict == Verdict::Welcome {
-        take(rank, number);
-    }
-    Ok(verdict)
+    Ok((verdict, rank, number))
 }
 
 impl Expected {
@@ -135,9 +130,12 @@ mod tests {
         let mut hello = rank.to_le_bytes().to_vec();
         hello.extend(generation.to_le_bytes());
         hello.push(0);
-        let (mut stream, mut taken) = (Cursor::new(hello), false);
-        hear(&mut stream, purpose, &expected, |_, _| taken = true).unwrap();
-        (stream.into_inner()[13], taken)
+        let mut stream = Cursor::new(hello);
+        let (verdict, heard, 0) = hear(&mut stream, purpose, &expected).unwrap() else {
+            panic!("another number")
+        };
+        assert_eq!(heard, Rank::new(rank));
+        (stream.into_inner()[13], verdict == Verdict::Welcome)
     }
 
     #[test]

@@ -16,6 +16,7 @@ use hvd_types::Rank;
 use super::claims::Claims;
 use super::hello::{self, Expected, Verdict};
 use super::{MeshOptions, network};
+use crate::secure::SecureStream;
 use crate::{Abort, Error, Lane, Result, Waker};
 
 /// How long an authenticated connector may take to say who it is.
@@ -28,9 +29,9 @@ pub(super) type Key = (Rank, Purpose, u8);
 #[derive(Debug)]
 pub(super) enum News {
     /// Another rank has connected.
-    Arrived(Key, TcpStream),
+    Arrived(Key, SecureStream),
     /// This rank has tried to connect a lane; none if the other rank does.
-    Dialed(Rank, Lane, Result<Option<Vec<TcpStream>>>),
+    Dialed(Rank, Lane, Result<Option<Vec<SecureStream>>>),
     Aborted,
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Incoming {
     abort: Abort,
     pub(super) desk: Desk,
     pub(super) news: Receiver<News>,
-    pub(super) arrived: HashMap<Key, TcpStream>,
+    pub(super) arrived: HashMap<Key, SecureStream>,
     expected: Arc<Expected>,
     /// Closes the port when this rank leaves.
     _acceptor: Acceptor<TcpListener>,
@@ -90,7 +91,7 @@ impl Incoming {
         let alarm = desk.clone();
         abort.on_raise(Waker::new(move || alarm.tell(News::Aborted)));
         let (told, judge) = (desk.clone(), Arc::clone(&expected));
-        let serve = move |guest: &Guest<TcpStream>| receive(guest, &judge, &told);
+        let serve = move |guest: Guest<TcpStream>| receive(guest, &judge, &told);
         let acceptor = Acceptor::start(listener, "hvd-mesh", &options.key, serve)?;
         Ok(Self {
             address,
@@ -117,7 +118,7 @@ impl Incoming {
         &mut self,
         wanted: &[Key],
         end: Instant,
-    ) -> Result<std::result::Result<Vec<TcpStream>, Vec<Rank>>> {
+    ) -> Result<std::result::Result<Vec<SecureStream>, Vec<Rank>>> {
         let absent = |key: &&Key| !self.arrived.contains_key(*key);
         let mut missing: HashSet<Key> = wanted.iter().filter(absent).copied().collect();
         while !missing.is_empty() {
@@ -147,24 +148,30 @@ impl Incoming {
 
 /// Serves one authenticated connection: hears who it is and passes it on.
 fn receive(
-    guest: &Guest<TcpStream>,
+    guest: Guest<TcpStream>,
     expected: &Expected,
     desk: &Desk,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from another rank";
-    let (stream, purpose) = (guest.stream(), guest.purpose());
-    let mut timed = Timed::new(stream, deadline::after(HELLO));
+    let purpose = guest.purpose();
     // From here on the connection belongs to the mesh: the other end may use it as soon as it is
     // welcomed, and closing the port must not end it.
-    let kept = guest.keep().try_clone().map_err(StoreError::io(doing))?;
-    let take = |rank, number| desk.tell(News::Arrived((rank, purpose, number), kept));
-    let verdict =
-        hello::hear(&mut timed, purpose, expected, take).map_err(StoreError::io(doing))?;
+    let (kept, mut session) = guest.keep();
+    let timed = Timed::new(&*kept, deadline::after(HELLO));
+    let heard = hello::hear(&mut session.over(timed), purpose, expected);
+    let (verdict, rank, number) = heard.map_err(StoreError::io(doing))?;
     if verdict == Verdict::NotExpected {
         return Err(StoreError::Refused(format!(
             "a connection for {purpose:?} is not expected"
         )));
     }
-    stream.limit_read(None).map_err(StoreError::io(doing))?;
-    stream.limit_write(None).map_err(StoreError::io(doing))
+    if verdict == Verdict::Welcome {
+        kept.limit_read(None).map_err(StoreError::io(doing))?;
+        kept.limit_write(None).map_err(StoreError::io(doing))?;
+        let stream = kept.try_clone().map_err(StoreError::io(doing))?;
+        // After the answer, because whoever takes the connection may send on it at once.
+        let secure = SecureStream { stream, session };
+        desk.tell(News::Arrived((rank, purpose, number), secure));
+    }
+    Ok(())
 }

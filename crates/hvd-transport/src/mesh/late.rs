@@ -10,7 +10,6 @@
 //! - `LATE-3` the port stays open for as long as the transport is.
 
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -19,6 +18,7 @@ use hvd_types::Rank;
 
 use super::directory::Directory;
 use super::incoming::{Desk, Incoming, News};
+use crate::secure::SecureStream;
 use crate::tcp::{Bundle, Operator};
 use crate::{Error, Lane, Result, Waker};
 
@@ -52,7 +52,7 @@ impl Late {
     }
 
     /// A lane all of whose connections have arrived, of those to `peer`.
-    fn complete(&mut self, peer: Rank, purpose: Purpose) -> Option<(Lane, Vec<TcpStream>)> {
+    fn complete(&mut self, peer: Rank, purpose: Purpose) -> Option<(Lane, Vec<SecureStream>)> {
         let lane = lane_of(purpose)?;
         let keys: Vec<_> = (0..self.directory.strands(peer, lane))
             .map(|number| (peer, purpose, number))
@@ -114,13 +114,13 @@ impl Operator for Late {
                 News::Aborted | News::Dialed(_, _, Ok(None)) => {}
                 News::Dialed(peer, lane, outcome) => {
                     let streams = outcome.map(Option::unwrap_or_default);
-                    let bundle = streams.and_then(|streams| self.directory.bundle(streams));
+                    let bundle = streams.and_then(|streams| self.directory.bundle(lane, streams));
                     return Some((peer, lane, bundle));
                 }
                 News::Arrived(key, stream) => {
                     self.incoming.arrived.entry(key).or_insert(stream);
                     if let Some((lane, streams)) = self.complete(key.0, key.1) {
-                        return Some((key.0, lane, self.directory.bundle(streams)));
+                        return Some((key.0, lane, self.directory.bundle(lane, streams)));
                     }
                 }
             }
@@ -156,7 +156,7 @@ fn lock(dialers: &Mutex<Dialers>) -> std::sync::MutexGuard<'_, Dialers> {
 }
 
 /// Makes all connections of a lane; none if the other rank does.
-fn dial(directory: &Directory, peer: Rank, lane: Lane) -> Result<Option<Vec<TcpStream>>> {
+fn dial(directory: &Directory, peer: Rank, lane: Lane) -> Result<Option<Vec<SecureStream>>> {
     let end = deadline::after(directory.options.patience);
     (0..directory.strands(peer, lane))
         .map(|number| directory.reach(peer, purpose_of(lane), number, end))

@@ -1,18 +1,17 @@
 //! Step 4 of joining: every rank's lifeline to rank 0.
 
-use std::net::TcpStream;
-
 use hvd_rendezvous::Purpose;
 use hvd_types::Rank;
 
 use super::incoming::{Incoming, Key};
 use super::{Meeting, network};
 use crate::lifeline::Line;
+use crate::secure::SecureStream;
 use crate::{Error, Lifeline, Result};
 
 impl Meeting {
     pub(super) fn connect_lifelines(&self, incoming: &mut Incoming) -> Result<Lifeline> {
-        let streams: Vec<(Rank, TcpStream)> = if self.rank() == Rank::COORDINATOR {
+        let streams: Vec<(Rank, SecureStream)> = if self.rank() == Rank::COORDINATOR {
             let others: Vec<Rank> = (1..self.directory.cards.len())
                 .map(Rank::from_index)
                 .collect();
@@ -34,7 +33,7 @@ impl Meeting {
         Lifeline::start(lines, silence, self.directory.abort.clone())
     }
 
-    fn accept(&self, wanted: &[Key], incoming: &mut Incoming) -> Result<Vec<TcpStream>> {
+    fn accept(&self, wanted: &[Key], incoming: &mut Incoming) -> Result<Vec<SecureStream>> {
         let options = &self.directory.options;
         incoming.take(wanted, self.end)?.map_err(|missing| {
             let seconds = options.timeout.as_secs();

@@ -94,6 +94,18 @@ pub struct TcpOptions {
     pub connections: Option<u8>,
     /// The algorithm of congestion control; `None` for one that does not pace a fast network.
     pub congestion: Option<String>,
+    /// What of them is encrypted.
+    pub encryption: Encryption,
+}
+
+/// What connections between ranks are encrypted and protected from changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Encryption {
+    /// Control messages and lifelines; tensors travel as they are.
+    #[default]
+    Control,
+    /// Tensors too.
+    All,
 }
 
 /// How ranks reach each other.

@@ -114,6 +114,16 @@ impl Bundle {
         &self.strands
     }
 
+    /// Whether bytes have arrived on the connection that is next, of which the kernel does not know.
+    pub(super) fn has_input(&self) -> bool {
+        self.strands[self.incoming.strand].has_input()
+    }
+
+    /// Whether one of the connections ended with bytes that the other end did not send.
+    pub(super) fn is_tampered(&self) -> bool {
+        self.strands.iter().any(|strand| strand.is_tampered)
+    }
+
     /// When one of the connections was seen to be closed: then the lane is.
     pub(super) fn ended(&self) -> Option<Instant> {
         self.strands.iter().find_map(|strand| strand.ended)

@@ -27,6 +27,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hvd_rendezvous::session::TAMPERED;
 use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
 
@@ -153,6 +154,14 @@ impl Tcp {
         connection.ended.is_none().then_some(&connection.stream)
     }
 
+    /// Whether one of these connections has bytes to receive that the kernel has given out already.
+    fn has_input(&self, wanted: &[Wanted]) -> bool {
+        wanted.iter().any(|wanted| {
+            let lane = self.look(wanted.peer, wanted.lane);
+            wanted.flags.contains(PollFlags::IN) && lane.is_some_and(Bundle::has_input)
+        })
+    }
+
     /// Waits for `wanted` and keeps of it those connections whose other end was closed; false if
     /// the deadline passed.
     fn sleep(
@@ -218,11 +227,17 @@ impl Tcp {
 
     /// `TCP-2`: nobody was named in time, so it is this peer.
     fn give_up(&self, peer: Rank, lane: Lane) -> Result<Wake> {
+        let own = self.member.rank;
+        let host = &self.member.hosts[own.index()];
         let reason = match self.links.get(peer, lane) {
             Link::Failed { reason, .. } => {
-                let own = self.member.rank;
-                let host = &self.member.hosts[own.index()];
                 format!("could not be reached by rank {own} on host `{host}`: {reason}")
+            }
+            Link::Open(bundle) if bundle.is_tampered() => {
+                let kind = lane.name();
+                format!(
+                    "has a {kind} connection to rank {own} on host `{host}` on which {TAMPERED}"
+                )
             }
             _ => "closed its connection while it was needed".to_owned(),
         };
@@ -292,9 +307,13 @@ impl Transport for Tcp {
         self.choose(interest, &mut wanted);
         let mut vigil = self.vigil;
         let looks = self.eager && matches!(interest, Interest::Control { .. });
-        let in_time = self
-            .sleep(&mut wanted, looks.then_some(&mut vigil), end)
-            .map_err(Error::io("waiting for connections"))?;
+        let in_time = if self.has_input(&wanted) {
+            wanted.clear();
+            true
+        } else {
+            self.sleep(&mut wanted, looks.then_some(&mut vigil), end)
+                .map_err(Error::io("waiting for connections"))?
+        };
         self.vigil = vigil;
         for &Wanted {
             peer, lane, strand, ..

@@ -38,7 +38,7 @@ fn pair(connections: usize, stripe: usize) -> (Tcp, Tcp, Vec<TcpStream>) {
         let (near, far): (Vec<_>, Vec<_>) = (0..count).map(|_| connected()).unzip();
         kept = far.iter().map(|far| far.try_clone().unwrap()).collect();
         let bundle = |streams: Vec<TcpStream>| {
-            let strands = streams.into_iter().map(|it| Connection::new(it).unwrap());
+            let strands = streams.into_iter().map(|it| Connection::plain(it).unwrap());
             Bundle::new(strands.collect(), stripe)
         };
         left.push(bundle(near));

@@ -16,7 +16,7 @@ use crate::{
     exec::{Interrupts, KeyFile, aside},
     link::Link,
     remote::{
-        back,
+        back::{self, SecureStream},
         facts::{self, HostFacts, Question},
         message::{Assignment, BACK, GREETING, HERE, Notice, Secret},
         probe::ProbePort,
@@ -100,7 +100,7 @@ pub(crate) async fn call(
     let Some(stream) = answered else {
         return Ok(NOBODY);
     };
-    let (mut reader, writer) = adopt(stream).map_err(&failed)?.into_split();
+    let (mut reader, writer) = adopt(stream).map_err(&failed)?;
     // A driver that does not expect this host hangs up.
     let assignment = timeout(ASSIGNMENT, read_assignment(&mut reader)).await;
     let Ok(Ok(Some(assignment))) = assignment else {
@@ -114,7 +114,7 @@ pub(crate) async fn call(
     work(assignment, link, key, key_file, interrupts, None).await
 }
 
-async fn introduce(calling: &Calling, token: &JobKey) -> Option<std::net::TcpStream> {
+async fn introduce(calling: &Calling, token: &JobKey) -> Option<SecureStream> {
     let name = calling.name.clone().unwrap_or_else(this_machine);
     let (driver, token) = (calling.driver.clone(), token.clone());
     let (sender, answer) = oneshot::channel();
@@ -210,6 +210,6 @@ async fn open_link(
     let Some(stream) = back else {
         return Ok((Link::start(input, output), None));
     };
-    let (reader, writer) = adopt(stream)?.into_split();
+    let (reader, writer) = adopt(stream)?;
     Ok((Link::start(reader, writer), Some(input)))
 }

@@ -15,7 +15,7 @@ use hvd_rendezvous::{
     handshake,
 };
 
-use super::{KnownAs, Waiting};
+use super::{KnownAs, SecureStream, Waiting};
 use crate::remote::message::Introduction;
 
 /// How long a call may take.
@@ -25,12 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LIMIT: u32 = 4096;
 
 /// Hears an agent out and gives its connection to whoever expects it.
-pub(super) fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Result<()> {
+pub(super) fn receive(
+    mut guest: Guest<TcpStream>,
+    waiting: &Waiting,
+) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
     }
-    let introduction = read(guest.stream()).map_err(HandshakeError::io(doing))?;
+    let (socket, session) = guest.parts();
+    let timed = Timed::new(socket, deadline::after(PATIENCE));
+    let introduction = read(&mut session.over(timed)).map_err(HandshakeError::io(doing))?;
     let from = guest
         .stream()
         .peer_addr()
@@ -46,9 +51,7 @@ pub(super) fn receive(guest: &Guest<TcpStream>, waiting: &Waiting) -> hvd_rendez
         )));
     };
     if let Some((_, expected)) = waiting.remove(&host) {
-        let kept = guest.keep();
-        let stream = kept.try_clone().map_err(HandshakeError::io(doing))?;
-        let _ = expected.send(stream);
+        let _ = expected.send(super::keep(guest)?);
     }
     Ok(())
 }
@@ -75,8 +78,7 @@ fn recognise<'a>(
         .or_else(|| by(&|known| known.addresses.contains(&from)))
 }
 
-fn read(stream: &TcpStream) -> io::Result<Introduction> {
-    let mut stream = Timed::new(stream, deadline::after(PATIENCE));
+fn read(stream: &mut impl Read) -> io::Result<Introduction> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
@@ -93,7 +95,7 @@ pub(in crate::remote) fn introduce(
     address: &str,
     token: &JobKey,
     name: &str,
-) -> hvd_rendezvous::Result<TcpStream> {
+) -> hvd_rendezvous::Result<SecureStream> {
     let doing = "calling the driver";
     let mut problem = io::Error::from(io::ErrorKind::NotFound);
     for address in address
@@ -108,7 +110,7 @@ pub(in crate::remote) fn introduce(
     Err(HandshakeError::io(doing)(problem))
 }
 
-fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Result<TcpStream> {
+fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Result<SecureStream> {
     let doing = "calling the driver";
     let introduction = Introduction {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -117,14 +119,15 @@ fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Resul
     let bytes = serde_json::to_vec(&introduction).unwrap_or_default();
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let mut timed = Timed::new(&stream, deadline::after(PATIENCE));
-    handshake::connect(&mut timed, token, Purpose::Agent)?;
-    timed
+    let mut session = handshake::connect(&mut timed, token, Purpose::Agent)?;
+    let mut sealed = session.over(timed);
+    sealed
         .write_all(&length.to_le_bytes())
-        .and_then(|()| timed.write_all(&bytes))
+        .and_then(|()| sealed.write_all(&bytes))
         .and_then(|()| stream.set_read_timeout(None))
         .and_then(|()| stream.set_write_timeout(None))
         .map_err(HandshakeError::io(doing))?;
-    Ok(stream)
+    Ok(SecureStream { stream, session })
 }
 
 #[cfg(test)]

@@ -120,19 +120,25 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Answers one caller until it leaves or says nothing more.
-fn serve(guest: &Guest<TcpStream>, identity: u32) -> hvd_rendezvous::Result<()> {
+fn serve(mut guest: Guest<TcpStream>, identity: u32) -> hvd_rendezvous::Result<()> {
+    let doing = "answering a probe";
     if guest.purpose() != Purpose::Probe {
         return Err(DoorError::Malformed(
             "the connection is not meant as a probe",
         ));
     }
-    converse(guest.stream(), identity, SILENCE).map_err(DoorError::io("answering a probe"))
+    let (socket, session) = guest.parts();
+    prepare(socket, SILENCE).map_err(DoorError::io(doing))?;
+    converse(&mut session.over(socket), identity).map_err(DoorError::io(doing))
 }
 
-fn converse(mut stream: &TcpStream, identity: u32, silence: Duration) -> io::Result<()> {
+fn prepare(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(silence))?;
-    stream.set_write_timeout(Some(silence))?;
+    stream.set_write_timeout(Some(silence))
+}
+
+fn converse(stream: &mut (impl Read + Write), identity: u32) -> io::Result<()> {
     stream.write_all(&identity.to_le_bytes())?;
     loop {
         let mut request = [0];
@@ -152,7 +158,7 @@ fn converse(mut stream: &TcpStream, identity: u32, silence: Duration) -> io::Res
     }
 }
 
-fn swallow(mut stream: &TcpStream) -> io::Result<()> {
+fn swallow(stream: &mut (impl Read + Write)) -> io::Result<()> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let wanted = u32::from_le_bytes(length);
@@ -184,7 +190,8 @@ mod tests {
         let mut caller = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         let (served, _) = listener.accept().unwrap();
 
-        let error = converse(&served, 7, Duration::from_millis(50)).unwrap_err();
+        prepare(&served, Duration::from_millis(50)).unwrap();
+        let error = converse(&mut &served, 7).unwrap_err();
         drop(served);
 
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
@@ -202,7 +209,7 @@ mod tests {
             let mut caller = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
             let (served, _) = listener.accept().unwrap();
             caller.write_all(request).unwrap();
-            let error = converse(&served, 7, SILENCE).unwrap_err();
+            let error = converse(&mut &served, 7).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
     }

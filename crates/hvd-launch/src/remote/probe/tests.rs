@@ -128,8 +128,8 @@ fn a_slow_load_ends_with_its_patience() {
     let theirs = key.clone();
     let (address, thread) = other_program(1, move |stream| {
         // Takes the handshake and then reads nothing, so that the way fills up.
-        handshake::accept(&mut &stream, &theirs).unwrap();
-        (&stream).write_all(&[0; 4]).unwrap();
+        let (_, mut session) = handshake::accept(&mut &stream, &theirs).unwrap();
+        session.over(&stream).write_all(&[0; 4]).unwrap();
         let mut rest = Vec::new();
         let (sender, receiver) = mpsc::channel::<()>();
         let _ = receiver.recv_timeout(Duration::from_millis(400));

@@ -1,0 +1,137 @@
+//! What a door says about connections that it could not let in: the first at once, then at most a
+//! line a minute with their number, so that a flood is seen and does not flood the log too.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// How often a line is written.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The counts of one door.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    name: &'static str,
+    refused: Mutex<Count>,
+    shortages: Mutex<Count>,
+}
+
+/// What has happened since the last line.
+#[derive(Debug, Default)]
+struct Count {
+    number: u64,
+    /// What the last one was.
+    last: String,
+    reported: Option<Instant>,
+}
+
+impl Count {
+    /// Notes one more; returns how many there were if it is time for a line.
+    fn add(&mut self, what: String, now: Instant) -> Option<u64> {
+        self.number += 1;
+        self.last = what;
+        let is_due = self
+            .reported
+            .is_none_or(|before| now.saturating_duration_since(before) >= INTERVAL);
+        is_due.then(|| {
+            self.reported = Some(now);
+            std::mem::take(&mut self.number)
+        })
+    }
+}
+
+impl Refusals {
+    pub(super) fn new(name: &'static str) -> Self {
+        let (refused, shortages) = Default::default();
+        Self {
+            name,
+            refused,
+            shortages,
+        }
+    }
+
+    /// A connection from `peer` did not prove the job key.
+    pub(super) fn refuse(&self, peer: &str, error: &Error) {
+        tracing::debug!(%error, "a connection from {peer} to {} was refused", self.name);
+        if is_silent(error) {
+            return;
+        }
+        let what = format!("{peer}: {error}");
+        if let Some(number) = note(&self.refused, what.clone()) {
+            tracing::warn!("{}", refused(self.name, number, &what));
+        }
+    }
+
+    /// A connection could not be accepted.
+    pub(super) fn shortage(&self, error: &io::Error) {
+        if let Some(number) = note(&self.shortages, error.to_string()) {
+            let limit = crate::limits::describe();
+            tracing::warn!(
+                "{}: {number} times a connection could not be accepted ({error}); connections \
+                 that have not proved the job's key are dropped to make room; {limit}",
+                self.name
+            );
+        }
+    }
+}
+
+/// The rest, at the end of the door.
+impl Drop for Refusals {
+    fn drop(&mut self) {
+        let refuse = self.refused.get_mut();
+        let count = refuse.unwrap_or_else(PoisonError::into_inner);
+        if count.number > 0 {
+            tracing::warn!("{}", refused(self.name, count.number, &count.last));
+        }
+    }
+}
+
+fn note(count: &Mutex<Count>, what: String) -> Option<u64> {
+    let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
+    count.add(what, Instant::now())
+}
+
+fn refused(name: &str, number: u64, last: &str) -> String {
+    let (connections, the_last) = match number {
+        1 => ("connection", ""),
+        _ => ("connections", "the last one "),
+    };
+    format!(
+        "{name}: {number} {connections} did not prove the job's key and could do nothing; \
+         {the_last}from {last}"
+    )
+}
+
+/// A connection that ended without a byte: a port scan or a health check, not an attempt.
+fn is_silent(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_one_line_a_minute_with_its_number() {
+        let (mut count, start) = (Count::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(count.add("a".into(), at(0)), Some(1));
+        for _ in 0..1000 {
+            assert_eq!(count.add("b".into(), at(59)), None);
+        }
+        assert_eq!(count.add("c".into(), at(60)), Some(1001));
+        assert_eq!(count.add("d".into(), at(61)), None);
+    }
+
+    #[test]
+    fn a_line_tells_number_and_address() {
+        assert_eq!(
+            refused("hvd-store", 1, "192.0.2.7: wrong"),
+            "hvd-store: 1 connection did not prove the job's key and could do nothing; from \
+             192.0.2.7: wrong"
+        );
+        assert!(refused("hvd-store", 2, "x").contains("2 connections did"));
+    }
+}

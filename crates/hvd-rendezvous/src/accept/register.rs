@@ -1,0 +1,136 @@
+//! The connections of a door and the threads that serve them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::deadline::Socket;
+use std::sync::Arc;
+
+/// How many connections may be about to prove the key.
+const STRANGERS: usize = 256;
+
+/// All connections of one door.
+#[derive(Debug)]
+pub(super) struct Register<S> {
+    entries: Mutex<Entries<S>>,
+    /// Told whenever a connection has ended.
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct Entries<S> {
+    stopping: bool,
+    next: u64,
+    /// Numbers of connections that have not proved the key yet, oldest first.
+    strangers: VecDeque<u64>,
+    open: Vec<Connection<S>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection<S> {
+    pub(super) number: u64,
+    pub(super) stream: Arc<S>,
+}
+
+impl<S> Register<S> {
+    pub(super) fn new() -> Self {
+        let entries = Mutex::new(Entries {
+            stopping: false,
+            next: 0,
+            strangers: VecDeque::new(),
+            open: Vec::new(),
+            threads: Vec::new(),
+        });
+        let ended = Condvar::new();
+        Self { entries, ended }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries<S>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stopping = true;
+        self.ended.notify_all();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// The connection has proved the key.
+    pub(super) fn befriend(&self, number: u64) {
+        self.lock().befriend(number);
+    }
+
+    /// The connection is over, or no longer this register's business.
+    pub(super) fn remove(&self, number: u64) {
+        let mut entries = self.lock();
+        entries.befriend(number);
+        entries.open.retain(|open| open.number != number);
+        self.ended.notify_all();
+    }
+
+    /// Waits until some connection has ended, for at most `limit`.
+    pub(super) fn await_end(&self, limit: Duration) {
+        let entries = self.lock();
+        if !entries.stopping {
+            drop(self.ended.wait_timeout(entries, limit));
+        }
+    }
+}
+
+impl<S: Socket> Register<S> {
+    /// Notes a connection and its thread, which `start` starts. The register is locked meanwhile,
+    /// so that the thread cannot end before it is noted.
+    pub(super) fn admit(
+        &self,
+        start: impl FnOnce(u64) -> io::Result<(Connection<S>, JoinHandle<()>)>,
+    ) -> io::Result<()> {
+        let mut entries = self.lock();
+        let (connection, thread) = start(entries.next)?;
+        entries.next += 1;
+        entries.threads.retain(|thread| !thread.is_finished());
+        entries.threads.push(thread);
+        entries.strangers.push_back(connection.number);
+        entries.open.push(connection);
+        if entries.strangers.len() > STRANGERS {
+            entries.drop_oldest();
+        }
+        Ok(())
+    }
+
+    /// Hangs up on the connection that has been about to prove the key for longest.
+    pub(super) fn drop_oldest(&self) {
+        self.lock().drop_oldest();
+    }
+
+    /// Hangs up on everybody and returns the threads that will therefore end.
+    pub(super) fn close(&self) -> Vec<JoinHandle<()>> {
+        let mut entries = self.lock();
+        for connection in entries.open.drain(..) {
+            connection.stream.hang_up();
+        }
+        std::mem::take(&mut entries.threads)
+    }
+}
+
+impl<S> Entries<S> {
+    fn befriend(&mut self, number: u64) {
+        self.strangers.retain(|&stranger| stranger != number);
+    }
+}
+
+impl<S: Socket> Entries<S> {
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.strangers.pop_front()
+            && let Some(connection) = self.open.iter().find(|open| open.number == oldest)
+        {
+            connection.stream.hang_up();
+        }
+    }
+}

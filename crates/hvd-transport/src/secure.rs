@@ -1,0 +1,13 @@
+//! A connection to another rank, with what protects it: as it comes from the mesh, before it is
+//! known what it is used for.
+
+use std::net::TcpStream;
+
+use hvd_rendezvous::Session;
+
+/// An authenticated connection.
+#[derive(Debug)]
+pub(crate) struct SecureStream {
+    pub(crate) stream: TcpStream,
+    pub(crate) session: Session,
+}

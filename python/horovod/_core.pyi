@@ -216,6 +216,15 @@ def store_put(key: str, value: bytes) -> None:
 def store_get(key: str, timeout_seconds: float) -> bytes:
     """Waits for a value of the job's key-value store."""
 
+def sign_object(scope: str, content: bytes) -> bytes:
+    """The tag with which this rank sends a pickled object for the operation called `scope`."""
+
+def check_object(scope: str, rank: int, content: bytes, tag: bytes) -> None:
+    """Raises HorovodInternalError unless `rank` has sent this object for this use of `scope`."""
+
+def object_done(scope: str) -> None:
+    """Says that the operation called `scope` is complete on this rank: its next use is another."""
+
 def tensorflow_register() -> list[str]:
     """Registers the ops with the TensorFlow that this process has loaded; returns their names.
 

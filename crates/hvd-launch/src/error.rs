@@ -158,6 +158,14 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// The limit of open files is too low for the ranks of this host.
+    #[error("cannot start {ranks} ranks on this host: {}", shortage.remedy())]
+    OpenFiles {
+        /// How many there are to be.
+        ranks: usize,
+        /// What does not fit.
+        shortage: hvd_rendezvous::limits::Shortage,
+    },
     /// No file of that name was found.
     #[error("cannot start `{command}`: {problem}")]
     CommandNotFound {

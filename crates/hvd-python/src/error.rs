@@ -38,6 +38,16 @@ pub(crate) enum Error {
         local_rank: u32,
         source: hvd_engine::UnusableCore,
     },
+    #[error(
+        "the object that rank {rank} on host `{host}` sent for `{scope}` is not the one that arrived, \
+         so it was not unpickled: the data connection is damaged or changed on its way; \
+         HOROVOD_ENCRYPT=all protects tensors too"
+    )]
+    ForeignObject {
+        rank: hvd_types::Rank,
+        host: String,
+        scope: String,
+    },
     #[error("process set {0} does not exist")]
     UnknownProcessSet(u32),
     #[error("{0} needs an initialized horovod; call hvd.init() first")]
@@ -55,7 +65,10 @@ impl From<Error> for PyErr {
             Error::Python(error) => error,
             Error::TensorFlow(_) => PyImportError::new_err(text),
             Error::Engine(error) if error.class() != ErrorClass::InvalidArgument => internal(text),
-            Error::Transport(_) | Error::Store(_) | Error::NoAnswer => internal(text),
+            Error::Transport(_)
+            | Error::Store(_)
+            | Error::NoAnswer
+            | Error::ForeignObject { .. } => internal(text),
             Error::Engine(_)
             | Error::Config(_)
             | Error::UnknownCode(_)

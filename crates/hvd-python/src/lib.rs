@@ -17,6 +17,7 @@ mod handles;
 mod in_place;
 mod launcher;
 mod logging;
+mod objects;
 mod process_sets;
 mod session;
 mod stack;
@@ -43,6 +44,8 @@ mod _core {
     use super::in_place::InPlace;
     #[pymodule_export]
     use super::launcher::{run_commandline, store_get, store_put};
+    #[pymodule_export]
+    use super::objects::{check_object, object_done, sign_object};
     #[pymodule_export]
     use super::process_sets::{
         add_process_set, dynamic_process_sets, process_set_ids, process_set_ranks,

@@ -13,7 +13,7 @@ use hvd_engine::{
     Core, DirectReads, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage,
     StallOptions,
 };
-use hvd_transport::{Abort, Failure, Inquiry, Lifeline, Mesh, Transport};
+use hvd_transport::{Abort, Failure, Inquiry, Lifeline, Mesh, ObjectSeal, Transport};
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
 
@@ -37,6 +37,10 @@ pub(crate) struct Session {
     pub(crate) joining: Mutex<Option<u64>>,
     /// Sockets that a forked child must not keep open; empty once they are closed.
     lifeline_sockets: Arc<Mutex<Vec<RawFd>>>,
+    /// What signs and checks objects that ranks unpickle.
+    pub(crate) objects: ObjectSeal,
+    /// The host of every rank.
+    pub(crate) hosts: Vec<String>,
 }
 
 static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
@@ -191,6 +195,7 @@ fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session
         lifeline,
         hosts,
         note,
+        objects,
     } = mesh;
     if let Some(note) = note {
         tracing::warn!("{note}");
@@ -209,6 +214,7 @@ fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session
         leave(&config, end, transport, lifeline, &sockets);
         drop(desk);
     };
+    let ranks_hosts = hosts.clone();
     let engine = Engine::start(transport, hosts, &options, farewell)?;
     // Nobody else sets it.
     let _ = ear.log.set(engine.flight_log());
@@ -221,6 +227,8 @@ fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session
         abort,
         joining: Mutex::new(None),
         lifeline_sockets,
+        objects,
+        hosts: ranks_hosts,
     })
 }
 

@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused something, or a connection ended.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {source}{}", crate::limits::explain(source))]
     Io {
         /// What was being done.
         doing: &'static str,

@@ -22,6 +22,7 @@ mod key;
 pub mod limits;
 mod memory;
 mod noise;
+pub mod objects;
 mod protocol;
 mod server;
 pub mod session;

@@ -3,11 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+mod meddler;
+
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
+
+pub use meddler::{Attack, Direction, Meddler, Plan};
 
 /// How long a test's ranks may take before the test is declared hung.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -50,6 +50,16 @@ pub enum Error {
     /// The ranks of the job could not be connected with each other.
     #[error("cannot connect the ranks of the job: {0}")]
     Bootstrap(String),
+    /// The limit of open files is too low for the connections of this rank.
+    #[error("rank {rank} on host `{host}` cannot connect to the others: {}", shortage.remedy())]
+    OpenFiles {
+        /// This rank.
+        rank: Rank,
+        /// Its host.
+        host: String,
+        /// What does not fit.
+        shortage: hvd_rendezvous::limits::Shortage,
+    },
     /// All ports at which this rank may listen are taken.
     #[error(
         "rank {rank} on host `{host}` finds no free port in HOROVOD_PORT_RANGE={}-{}; each rank of \
@@ -91,7 +101,7 @@ pub enum Error {
     #[error(transparent)]
     Rendezvous(#[from] hvd_rendezvous::Error),
     /// The operating system refused something.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {source}{}", hvd_rendezvous::limits::explain(source))]
     Io {
         /// What was being done.
         doing: &'static str,

@@ -30,6 +30,7 @@ mod transport;
 pub use abort::{Abort, Failure, Waker};
 pub use desk::Desk;
 pub use error::{Error, Result};
+pub use hvd_rendezvous::objects::ObjectSeal;
 pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};
 pub use lifeline::{Inquiry, LONGEST_ANSWER, Lifeline, Witness};

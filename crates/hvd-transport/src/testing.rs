@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Duration;
 
+use hvd_rendezvous::objects::ObjectSeal;
 use hvd_rendezvous::{JobKey, MemoryStore};
 use hvd_types::{Placement, Rank};
 
@@ -96,8 +97,10 @@ impl Setup {
         }
     }
 
+    #[expect(clippy::expect_used, reason = "this is how a test fails")]
     fn in_memory(&self) -> Vec<Mesh> {
         let hosts = vec!["localhost".to_owned(); self.size];
+        let key = JobKey::generate().expect("random bytes");
         mem::mesh_with(self.size, self.capacity.unwrap_or(64 * 1024), self.patience)
             .into_iter()
             .map(|transport| Mesh {
@@ -106,6 +109,7 @@ impl Setup {
                 lifeline: None,
                 hosts: hosts.clone(),
                 note: None,
+                objects: ObjectSeal::new(&key, "test"),
             })
             .collect()
     }

@@ -1,5 +1,8 @@
 """Python objects between ranks: pickled, then moved as bytes, without any framework.
 
+Each one travels with a tag that proves which rank of this job has sent it, and for which call. It is
+checked before anything is unpickled, because unpickling executes what it is given.
+
 The default names do not depend on the object: ranks may hold objects of different types, or None.
 """
 
@@ -10,8 +13,9 @@ from typing import Any
 
 from horovod import _core
 from horovod.common import collectives
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.handles import View, synchronize
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.process_sets import ProcessSet, global_process_set, usable_id
 
 
 def broadcast_object(
@@ -24,15 +28,18 @@ def broadcast_object(
     import cloudpickle
 
     name = "object" if name is None else name
+    scope = _scope("broadcast", name, process_set)
     is_root = collectives.is_root(root_rank)
-    content = bytearray(cloudpickle.dumps(obj)) if is_root else bytearray()
+    content = _signed(scope, cloudpickle.dumps(obj)) if is_root else bytearray()
     length = _broadcast_length(len(content), root_rank, f"{name}.sz", process_set)
     if not is_root:
-        content = bytearray(length)
+        content = _room(length, scope)
     view = _bytes_view(content)
     handle = collectives.broadcast(view, root_rank, f"{name}.t", process_set, _nothing)
     synchronize(handle)
-    return obj if is_root else cloudpickle.loads(content)
+    pickled = b"" if is_root else _checked(scope, root_rank, bytes(content))
+    _core.object_done(scope)
+    return obj if is_root else cloudpickle.loads(pickled)
 
 
 def allgather_object(
@@ -42,16 +49,48 @@ def allgather_object(
     import cloudpickle
 
     name = "object" if name is None else name
-    content = bytearray(cloudpickle.dumps(obj))
+    scope = _scope("allgather", name, process_set)
+    content = _signed(scope, cloudpickle.dumps(obj))
     lengths = _allgather_length(len(content), f"{name}.sz", process_set)
     handle = collectives.allgather(_bytes_view(content), f"{name}.t", process_set, _output_bytes)
     everything = memoryview(synchronize(handle))
-    objects = []
+    pickled = []
     start = 0
-    for length in lengths:
-        objects.append(cloudpickle.loads(everything[start : start + length]))
+    ranks = _core.process_set_ranks(usable_id(process_set))
+    for rank, length in zip(ranks, lengths):
+        pickled.append(_checked(scope, rank, bytes(everything[start : start + length])))
         start += length
-    return objects
+    _core.object_done(scope)
+    return [cloudpickle.loads(each) for each in pickled]
+
+
+_TAG_BYTES = 32
+
+
+def _scope(operation: str, name: str, process_set: ProcessSet) -> str:
+    return f"{operation}_object {name!r} of process set {usable_id(process_set)}"
+
+
+def _signed(scope: str, pickled: bytes) -> bytearray:
+    return bytearray(pickled + _core.sign_object(scope, pickled))
+
+
+def _checked(scope: str, rank: int, content: bytes) -> bytes:
+    """What was pickled, if `rank` has sent it for this call."""
+    pickled, tag = content[:-_TAG_BYTES], content[-_TAG_BYTES:]
+    _core.check_object(scope, rank, pickled, tag)
+    return pickled
+
+
+def _room(length: int, scope: str) -> bytearray:
+    """Memory for an object whose length has arrived, which may not be true either."""
+    try:
+        return bytearray(length)
+    except (MemoryError, OverflowError, ValueError):
+        raise HorovodInternalError(
+            f"the length of the object for {scope} arrived as {length} bytes; the data connection is "
+            "damaged or changed on its way, or the object is larger than this host's memory"
+        ) from None
 
 
 def _broadcast_length(length: int, root_rank: int, name: str, process_set: ProcessSet) -> int:

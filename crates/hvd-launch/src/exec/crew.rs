@@ -76,7 +76,7 @@ impl Crew {
         reaper: &Reaper,
         ends: &mpsc::UnboundedSender<RankEnd>,
     ) -> Result<(Self, Vec<RankOutput>)> {
-        let open_files = worker::raise_open_files();
+        let open_files = worker::prepare_open_files(tasks.len())?;
         let (mut crew, mut outputs) = (Self::default(), Vec::new());
         for task in tasks {
             let rank = task.rank;

@@ -8,10 +8,9 @@ use std::{
     process::{Command, Stdio},
 };
 
+use hvd_rendezvous::limits;
 use hvd_types::Rank;
-use rustix::process::{
-    Pid, Resource, Rlimit, Signal, getpid, getrlimit, kill_process_group, setrlimit,
-};
+use rustix::process::{Pid, Rlimit, Signal, getpid, kill_process_group};
 
 use super::{crew::RankTask, os};
 use crate::{Error, Result};
@@ -34,18 +33,20 @@ pub(super) fn signal_group(pid: Pid, signal: Signal) {
     }
 }
 
-/// Lets this process have as many open files as it may, two for each rank and more; returns the
-/// limit it had, which is the one workers get.
-pub(super) fn raise_open_files() -> Rlimit {
-    let before = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: before.maximum,
-        maximum: before.maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "the limit of open files stays as it is");
-    }
-    before
+/// Open files of this process for each rank: its output, and its way to the store.
+const FILES_PER_RANK: u64 = 3;
+
+/// Open files for everything else.
+const FILES: u64 = 16;
+
+/// Lets this process have as many open files as it may; returns the limit that workers get, which
+/// is the one that this process was started with.
+pub(super) fn prepare_open_files(ranks: usize) -> Result<Rlimit> {
+    let original = limits::raise_open_files();
+    let more = FILES + FILES_PER_RANK * ranks as u64;
+    limits::check_open_files(more)
+        .map(|()| original)
+        .map_err(|shortage| Error::OpenFiles { ranks, shortage })
 }
 
 /// Starts the worker of a rank, with the user's own limit of open files.

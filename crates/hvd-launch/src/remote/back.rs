@@ -207,6 +207,9 @@ fn knock(address: SocketAddr, key: &JobKey, host: u32) -> hvd_rendezvous::Result
 }
 
 #[cfg(test)]
+mod meddler;
+
+#[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 

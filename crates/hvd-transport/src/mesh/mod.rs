@@ -33,7 +33,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hvd_rendezvous::{JobKey, Store, deadline};
+use hvd_rendezvous::objects::ObjectSeal;
+use hvd_rendezvous::{JobKey, Store, deadline, limits};
 use hvd_types::{Placement, Rank};
 
 use crate::member::Member;
@@ -133,6 +134,8 @@ pub struct Mesh {
     pub hosts: Vec<String>,
     /// Why the wire is not what was hoped for, for the log.
     pub note: Option<String>,
+    /// What signs and checks objects that ranks unpickle.
+    pub objects: ObjectSeal,
 }
 
 impl fmt::Debug for Mesh {
@@ -178,6 +181,7 @@ pub(crate) fn join_as(
     if placement.size == 1 {
         return alone(options);
     }
+    check_open_files(options)?;
     let abort = Abort::new();
     let incoming = Incoming::listen(options, &abort)?;
     // A failure is told to the others in step 3, and only if they would have used the memory.
@@ -202,6 +206,26 @@ pub(crate) fn join_as(
     .connect(offer, incoming, store)
 }
 
+/// Raises the limit of open files and finds out whether the connections fit that every job needs:
+/// better here than when some have been made and others wait for the rest.
+fn check_open_files(options: &MeshOptions) -> Result<()> {
+    const OTHERS: u64 = 24;
+    limits::raise_open_files();
+    let placement = &options.placement;
+    let peers = u64::from(placement.size - 1);
+    let is_shared = placement.is_single_host() && options.kind != TransportKind::Tcp;
+    let lanes = if is_shared { 0 } else { peers };
+    let connections = match placement.rank {
+        Rank::COORDINATOR => peers + lanes,
+        _ => 0,
+    };
+    limits::check_open_files(OTHERS + connections).map_err(|shortage| Error::OpenFiles {
+        rank: placement.rank,
+        host: placement.hostname.clone(),
+        shortage,
+    })
+}
+
 /// A job of one rank needs no wires.
 fn alone(options: &MeshOptions) -> Result<Mesh> {
     let mut ends = mem::mesh_with(1, 1, options.patience);
@@ -216,7 +240,12 @@ fn alone(options: &MeshOptions) -> Result<Mesh> {
         lifeline: None,
         hosts,
         note: None,
+        objects: objects(options),
     })
+}
+
+fn objects(options: &MeshOptions) -> ObjectSeal {
+    ObjectSeal::new(&options.key, &options.generation.to_string())
 }
 
 /// The ranks once they know of each other.
@@ -281,6 +310,7 @@ impl Meeting {
                     lifeline: Some(lifeline),
                     hosts,
                     note,
+                    objects: objects(self.options()),
                 })
             }
             Err(error) => {

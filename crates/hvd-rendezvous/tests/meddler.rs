@@ -1,0 +1,65 @@
+//! Somebody between a worker and the store who changes, drops, repeats, moves and replays what they
+//! say: every such attempt is noticed by the end that it reaches, and no value is another.
+
+#![expect(clippy::unwrap_used, reason = "this is how a test fails")]
+
+use std::thread;
+use std::time::Duration;
+
+use hvd_rendezvous::{Client, JobKey, Purpose, Server, Store};
+use hvd_testkit::{Attack, Direction, Meddler, Plan};
+
+const LONG: Duration = Duration::from_secs(3);
+
+/// Puts and gets values until something goes wrong, twenty times at most; returns what went wrong.
+fn converse(client: &mut Client, number: usize) -> Result<(), String> {
+    for round in 0..20 {
+        let (key, value) = (format!("{number}/{round}"), format!("value {round}"));
+        let put = client.put(&key, value.as_bytes());
+        put.map_err(|error| error.to_string())?;
+        let got = client.get(&key, LONG).map_err(|error| error.to_string())?;
+        assert_eq!(got, value.as_bytes(), "a value was changed");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_attack_on_the_store_is_noticed_and_changes_nothing() {
+    let plans = Attack::ALL.map(|attack| Direction::BOTH.map(|direction| (attack, direction)));
+    // What never arrives is waited for, so all of them go on at once.
+    thread::scope(|scope| {
+        for (attack, direction) in plans.into_iter().flatten() {
+            scope.spawn(move || attempt(attack, direction));
+        }
+    });
+}
+
+fn attempt(attack: Attack, direction: Direction) {
+    let key = JobKey::generate().unwrap();
+    let server = Server::start("127.0.0.1:0", &key).unwrap();
+    let plan = Plan {
+        purpose: Purpose::Store as u8,
+        direction,
+        after: 5,
+        attack,
+    };
+    let meddler = Meddler::new(plan);
+    let bind = "127.0.0.1:0".parse().unwrap();
+    let port = meddler.before(server.address(), bind).unwrap().port();
+    // Only who replays needs to have seen another connection.
+    let clients = if attack == Attack::Replay { 2 } else { 1 };
+    for number in 0..clients {
+        let mut client = Client::connect("127.0.0.1", port, &key, LONG).unwrap();
+        let error = converse(&mut client, number).unwrap_err();
+        assert!(error.contains("key-value store"), "{plan:?}: {error}");
+        for round in 0..20 {
+            let stored = server.get(&format!("{number}/{round}"));
+            let expected = format!("value {round}");
+            assert!(
+                stored.is_none_or(|it| it == expected.as_bytes()),
+                "{plan:?}"
+            );
+        }
+    }
+    assert_eq!(meddler.done(), clients, "{plan:?}");
+}

@@ -16,7 +16,9 @@ from collections.abc import Callable
 import traces
 
 MAGIC = b"HVDR"
-VERSION = 1
+VERSION = 2
+PROOF = 48
+HELLO = 6 + PROOF
 PATIENCE = 1.0
 
 
@@ -31,30 +33,30 @@ def connect(listener: traces.Listener) -> socket.socket:
 
 def hello(chance: random.Random) -> bytes:
     purpose = chance.randrange(8)
-    return MAGIC + bytes([VERSION, purpose]) + chance.randbytes(32)
+    return MAGIC + bytes([VERSION, purpose]) + chance.randbytes(PROOF)
 
 
 def send_noise(stream: socket.socket, chance: random.Random) -> None:
-    stream.sendall(chance.randbytes(chance.choice([1, 5, 37, 38, 39, 4096, 200_000])))
+    stream.sendall(chance.randbytes(chance.choice([1, 5, HELLO - 1, HELLO, HELLO + 1, 4096, 200_000])))
 
 
 def send_half_a_hello(stream: socket.socket, chance: random.Random) -> None:
-    stream.sendall(hello(chance)[: chance.randrange(1, 38)])
+    stream.sendall(hello(chance)[: chance.randrange(1, HELLO)])
 
 
 def prove_with_a_wrong_key(stream: socket.socket, chance: random.Random) -> None:
     stream.sendall(hello(chance))
-    stream.recv(69, socket.MSG_WAITALL)
-    stream.sendall(chance.randbytes(32))
+    stream.recv(5 + PROOF, socket.MSG_WAITALL)
+    stream.sendall(struct.pack("<I", 16) + chance.randbytes(16))
     stream.recv(1)
 
 
 def prove_and_then_talk(stream: socket.socket, chance: random.Random) -> None:
-    stream.sendall(hello(chance) + chance.randbytes(32) + chance.randbytes(2000))
+    stream.sendall(hello(chance) + struct.pack("<I", 16) + chance.randbytes(2016))
 
 
 def claim_another_version(stream: socket.socket, chance: random.Random) -> None:
-    stream.sendall(MAGIC + bytes([chance.randrange(2, 256), 1]) + chance.randbytes(32))
+    stream.sendall(MAGIC + bytes([chance.randrange(3, 256), 1]) + chance.randbytes(PROOF))
 
 
 def speak_http(stream: socket.socket, chance: random.Random) -> None:
@@ -63,7 +65,7 @@ def speak_http(stream: socket.socket, chance: random.Random) -> None:
 
 
 def reset(stream: socket.socket, chance: random.Random) -> None:
-    stream.sendall(hello(chance)[: chance.randrange(38)])
+    stream.sendall(hello(chance)[: chance.randrange(HELLO)])
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 

@@ -50,6 +50,47 @@ for link, what in connections:
 print(json.dumps({"kept": kept, "received": received}))
 """
 
+# Connects 400 times to each port and says nothing. Tells how many of a port's connections were open
+# at once, once all had been made, and how many still are when nobody can be honest any more.
+FLOOD = r"""
+import json, select, socket, sys, time
+places = [tuple(place) for place in json.loads(sys.argv[1])]
+held = {place: [] for place in places}
+for place in places:
+    for _ in range(400):
+        link = socket.socket(socket.AF_INET)
+        link.settimeout(5)
+        link.connect(place)
+        held[place].append(link)
+
+def count():
+    for place in places:
+        for link in list(held[place]):
+            if select.select([link], [], [], 0)[0]:
+                held[place].remove(link)
+    return {f"{address}:{port}": len(held[address, port]) for address, port in places}
+
+time.sleep(1)
+soon = count()
+print("flooded", flush=True)
+time.sleep(8)
+print(json.dumps({"soon": soon, "late": count()}))
+"""
+
+# As LOOP, and starts again when it is told to.
+AGAIN = """
+import os, time, horovod.numpy as hvd
+hvd.init()
+print("up", flush=True)
+while not os.path.exists(os.environ["STOP"]):
+    time.sleep(0.05)
+for _ in range(3):
+    hvd.shutdown()
+    hvd.init()
+    assert hvd.allreduce(1.0, op=hvd.Sum, name="ranks") == hvd.size()
+print("finished", flush=True)
+"""
+
 LOOP = """
 import os, time, horovod.numpy as hvd
 hvd.init()
@@ -123,6 +164,33 @@ def test_strangers_at_every_port_of_a_job(cluster: Cluster, tmp_path: Path) -> N
     ended = job.finish()
     assert ended.code == 0, ended
     assert ended.output.count("finished") == 4
+
+
+def test_a_flood_at_every_port_of_a_job(cluster: Cluster, tmp_path: Path) -> None:
+    """At most 256 strangers at a port, for five seconds; the job starts again meanwhile."""
+    a, b, _ = cluster
+    stop = tmp_path / "stop"
+    env = {"STOP": str(stop)}
+    job = Job(a, "-np", "4", "-H", "hosta:2,hostb:2", "python", "-c", AGAIN, env=env)
+    job.wait_for("up", 4)
+    floods = []
+    for host in (a, b):
+        places = listening(host)
+        # The store and two ranks; the agent's way to the store and two ranks.
+        assert len(places) >= 3, places
+        command = [sys.executable, "-c", FLOOD, json.dumps(places)]
+        floods.append(host.popen(command, stdout=subprocess.PIPE))
+    for flood in floods:
+        assert flood.stdout is not None and "flooded" in flood.stdout.readline()
+    stop.touch()
+    ended = job.finish()
+    assert ended.code == 0 and ended.output.count("finished") == 4, ended
+    assert "did not prove the job's key" in ended.errors, ended.errors
+    for flood in floods:
+        output, _ = flood.communicate(timeout=PATIENCE)
+        answer = json.loads(output)
+        assert all(count <= 256 for count in answer["soon"].values()), answer
+        assert all(count == 0 for count in answer["late"].values()), answer
 
 
 def test_strangers_at_every_port_of_a_start(cluster: Cluster, tmp_path: Path) -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+from pathlib import Path
+
+import pytest
 from frameworks import Framework
+from horovod.common import collectives
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.handles import synchronize
 
 
 def test_broadcast_object_from_every_root(framework: Framework) -> None:
@@ -31,3 +38,68 @@ def test_allgather_object(framework: Framework) -> None:
     objects = hvd.allgather_object({str(key): hvd.rank() for key in range(hvd.rank())})
     assert objects == [{str(key): rank for key in range(rank)} for rank in range(hvd.size())]
     assert hvd.allgather_object(None, name="nothing") == [None] * hvd.size()
+
+
+class Trap:
+    """Leaves a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return (Path.touch, (self.path,))
+
+
+class Wire:
+    """What somebody on the way does to the objects that this rank receives."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[bytes] = []
+        self.replacement: bytes | None = None
+        self.flips = False
+        self._broadcast = collectives.broadcast
+        monkeypatch.setattr(collectives, "broadcast", self.broadcast)
+
+    def broadcast(self, view, root_rank, name, *rest):  # type: ignore[no-untyped-def]
+        handle = self._broadcast(view, root_rank, name, *rest)
+        if not name.endswith(".t") or collectives.is_root(root_rank):
+            return handle
+        synchronize(handle)
+        content = ctypes.string_at(view.address, view.shape[0])
+        self.seen.append(content)
+        if self.flips:
+            content = bytes([content[0] ^ 1]) + content[1:]
+        if self.replacement is not None:
+            content = self.replacement
+        ctypes.memmove(view.address, content, len(content))
+        return handle
+
+
+def test_an_object_that_was_changed_on_its_way_is_not_unpickled(
+    framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hvd = framework.hvd
+    trap = tmp_path / "unpickled"
+    wire = Wire(monkeypatch)
+    wire.flips = True
+    if hvd.rank() == 0:
+        hvd.broadcast_object(Trap(trap), 0, name="changed")
+    else:
+        with pytest.raises(HorovodInternalError, match="rank 0 on host .* is not the one that arr"):
+            hvd.broadcast_object(None, 0, name="changed")
+    assert not trap.exists()
+
+
+def test_an_object_of_an_earlier_call_is_not_taken_for_that_of_a_later_one(
+    framework: Framework, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hvd = framework.hvd
+    wire = Wire(monkeypatch)
+    assert hvd.broadcast_object("first", 0, name="again") == "first"
+    assert hvd.broadcast_object("third", 0, name="again") == "third"
+    if hvd.rank() == 0:
+        hvd.broadcast_object("other", 0, name="again")
+        return
+    wire.replacement = wire.seen[0]
+    with pytest.raises(HorovodInternalError, match="was not unpickled"):
+        hvd.broadcast_object(None, 0, name="again")

@@ -26,7 +26,7 @@ use std::time::Duration;
 use crate::deadline::{self, Timed};
 use crate::{Error, JobKey, Purpose, Result, Session};
 pub use gate::{Gate, Handshake, Hello, HelloOnly};
-pub use listener::Listener;
+pub use listener::{Listener, is_shortage};
 use refusals::Refusals;
 use register::{Connection, Register};
 
@@ -172,7 +172,7 @@ where
             match accepted {
                 Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) if listener::is_passing(&error) => {}
-                Err(error) if listener::is_shortage(&error) => self.endure(&error),
+                Err(error) if is_shortage(&error) => self.endure(&error),
                 Err(error) => {
                     tracing::error!(%error, "{} accepts no more connections", self.name);
                     return;

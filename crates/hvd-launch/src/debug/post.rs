@@ -9,6 +9,8 @@
 //! * POST-1 only the same user and root are answered.
 //! * POST-2 the socket is removed when the job ends: by the driver, or by the keeper if the driver was
 //!   killed. What is left if both were is removed by whoever looks for jobs.
+//! * POST-3 at most 256 callers are heard at once, each has five seconds to ask, and a process that has
+//!   no more files goes on listening.
 
 use std::{
     fs, io,
@@ -20,14 +22,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hvd_rendezvous::{MemoryStore, frame, inquiry};
+use hvd_rendezvous::{MemoryStore, accept::is_shortage, frame, inquiry};
 use hvd_types::Rank;
 use rustix::process::{getpid, getppid, getuid};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream},
+    sync::Semaphore,
     task::{AbortHandle, spawn_blocking},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{ASK, DESCRIBE, Description, Roster, Standing, place};
@@ -35,6 +38,15 @@ use crate::JobSpec;
 
 /// How long rank 0 has for its answer; it gives the other ranks two seconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a caller may take to say what it wants.
+const QUESTION_LIMIT: Duration = Duration::from_secs(5);
+
+/// How many may ask at once.
+const CALLERS: usize = 256;
+
+/// How long to wait when the process has no more files, before the next try.
+const SHORTAGE: Duration = Duration::from_millis(100);
 
 /// How long a whole conversation may take.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -107,9 +119,28 @@ fn listen(path: &PathBuf) -> io::Result<UnixListener> {
 }
 
 async fn serve(listener: UnixListener, clerk: Arc<Clerk>) {
-    while let Ok((stream, _)) = listener.accept().await {
+    let callers = Arc::new(Semaphore::new(CALLERS));
+    loop {
+        // The one who would be too many waits in the kernel.
+        let Ok(place) = Arc::clone(&callers).acquire_owned().await else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // POST-3
+            Err(error) if is_shortage(&error) => {
+                tracing::warn!(%error, "`horovodrun debug` has to wait");
+                sleep(SHORTAGE).await;
+                continue;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a caller has gone again");
+                continue;
+            }
+        };
         let clerk = Arc::clone(&clerk);
         tokio::spawn(async move {
+            let _place = place;
             match timeout(CALL_LIMIT, clerk.answer(stream)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a question was not answered"),
@@ -126,7 +157,7 @@ impl Clerk {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let mut reply = Vec::new();
-        let question = stream.read_u8().await?;
+        let question = timeout(QUESTION_LIMIT, stream.read_u8()).await??;
         put(&mut reply, self.description().to_text().as_bytes())?;
         match question {
             DESCRIBE => {}

@@ -54,7 +54,7 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
 }
 
 /// This process, or its host, has no more files or memory for a connection.
-pub(super) fn is_shortage(error: &io::Error) -> bool {
+pub fn is_shortage(error: &io::Error) -> bool {
     const SHORTAGE: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     is_one_of(error, &SHORTAGE)
 }

@@ -128,7 +128,7 @@ const OF_HOST: &[Sign] = &[
 ];
 
 /// Finds the cause. `exit` is nothing when ssh could not be started or was ended by a signal.
-pub(super) fn recognise(exit: Option<i32>, stderr: &str, stdout: &str) -> Cause {
+pub(crate) fn recognise(exit: Option<i32>, stderr: &str, stdout: &str) -> Cause {
     if exit.is_none() && stderr.contains("(os error 2)") {
         return Cause::ClientMissing;
     }

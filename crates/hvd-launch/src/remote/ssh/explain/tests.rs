@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::remote::own_files::KnownHosts;
 use crate::remote::ssh::HostKeys;
 
 const ADDED: &str =
@@ -282,7 +283,7 @@ const LOGIN: &[Case] = &[
         Cause::IdentityMissing,
         &[
             "the private key `/keys/no` for host `root@b` cannot be read: No such file or directory",
-            "`ssh-keygen -t ed25519 -f /keys/no`",
+            "`ssh-keygen -t ed25519 -N '' -f /keys/no`",
         ],
     ),
     (
@@ -335,7 +336,7 @@ const THERE: &[Case] = &[
         Cause::AgentMissing,
         &[
             "host `root@b` has neither `/opt/py/bin/python3` nor `horovodrun`",
-            "`ssh -p 12345 root@b python3 -m pip install horovod==",
+            "the wheel that this host has it from, with `python3 -m pip install FILE.whl`",
         ],
     ),
     (
@@ -346,7 +347,7 @@ const THERE: &[Case] = &[
         Cause::NoHorovod,
         &[
             "`/usr/bin/python3` on host `root@b` has no horovod",
-            "root@b /usr/bin/python3 -m pip install horovod==",
+            "`/usr/bin/python3 -m pip install FILE.whl`",
         ],
     ),
     (
@@ -355,8 +356,8 @@ const THERE: &[Case] = &[
         "",
         Cause::NoHorovod,
         &[
-            "is older than this one",
-            concat!("horovod==", env!("CARGO_PKG_VERSION")),
+            concat!("is older than this one, ", env!("CARGO_PKG_VERSION")),
+            "FILE.whl",
         ],
     ),
     (
@@ -417,6 +418,17 @@ fn options() -> SshOptions {
         host_keys: HostKeys::AcceptNew,
         connect_timeout: Duration::from_secs(10),
     }
+}
+
+/// On a machine of which nothing more is known.
+fn explain(
+    host: &str,
+    options: &SshOptions,
+    exit: Option<i32>,
+    stderr: &str,
+    stdout: &str,
+) -> Explanation {
+    super::explain(host, options, exit, stderr, stdout, &OwnFiles::default())
 }
 
 #[test]
@@ -486,4 +498,74 @@ fn words_of_a_profile_are_not_taken_for_those_of_ssh() {
         "",
     );
     assert_eq!(found.what, "host `b` has no `horovodrun` on its PATH");
+}
+
+fn known_hosts(writable: &[&str]) -> OwnFiles {
+    OwnFiles {
+        wheel: None,
+        known_hosts: Some(KnownHosts {
+            name: "10.0.0.2".to_owned(),
+            port: 2200,
+            writable: writable.iter().map(|&file| file.to_owned()).collect(),
+        }),
+    }
+}
+
+#[test]
+fn host_keys_are_added_to_a_file_that_can_be_written() {
+    let said = "Host key verification failed.\r\n";
+    let remedy = |own| super::explain("b", &options(), Some(255), said, "", &own).remedy;
+    let found = remedy(known_hosts(&["/etc/ssh/ssh_known_hosts", "/other"]));
+    let line = "`ssh-keyscan -p 2200 10.0.0.2 >> /etc/ssh/ssh_known_hosts` adds it";
+    assert!(found.contains(line), "{found}");
+    let found = remedy(known_hosts(&[]));
+    assert!(found.contains("none of ssh's files"), "{found}");
+    assert!(!found.contains("ssh-keyscan"), "{found}");
+}
+
+#[test]
+fn an_old_host_key_in_a_read_only_file_is_outdone_by_a_new_one() {
+    let remedy = |own| super::explain("b", &options(), Some(255), CHANGED, "", &own).remedy;
+    let found = remedy(known_hosts(&["/etc/known"]));
+    assert!(
+        found.contains("`ssh-keygen -f \"/etc/known\" -R "),
+        "{found}"
+    );
+    let found = remedy(known_hosts(&["/var/known"]));
+    assert!(
+        found.contains("`ssh-keyscan -p 2200 10.0.0.2 >> /var/known`"),
+        "{found}"
+    );
+    let found = remedy(known_hosts(&[]));
+    assert!(found.contains("none of ssh's files"), "{found}");
+}
+
+/// The line is read by two shells, and its spaces by neither.
+#[test]
+fn the_wheel_of_this_host_is_sent() {
+    let own = OwnFiles {
+        wheel: Some("/my dist/horovod-1-py3.whl".to_owned()),
+        known_hosts: None,
+    };
+    let said = "horovod-agent-missing: /x\n";
+    let found = super::explain("root@b", &options(), Some(127), said, "", &own);
+    assert!(
+        found.remedy.starts_with(
+            "send it the wheel that this host has it from: `ssh -p 12345 root@b 'cat > \
+             horovod-1-py3.whl && env PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install \
+             ./horovod-1-py3.whl' < '/my dist/horovod-1-py3.whl'`"
+        ),
+        "{}",
+        found.remedy
+    );
+}
+
+#[test]
+fn an_account_may_be_locked_unless_it_is_root() {
+    let remedy = |user: &str| {
+        let said = format!("{user}@b: Permission denied (publickey).\r\n");
+        explain("b", &options(), Some(255), &said, "").remedy
+    };
+    assert!(remedy("ann").contains("`usermod -p '*' ann`"));
+    assert!(!remedy("root").contains("usermod"));
 }

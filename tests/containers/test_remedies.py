@@ -77,3 +77,15 @@ def test_a_strict_master_learns_a_key(containers: Containers) -> None:
     words = refused(master, job)
     types(master, command(words, "ssh-keyscan "))
     assert master.run(job).returncode == 0
+
+
+def test_a_user_without_an_account_gets_one(containers: Containers) -> None:
+    """Without an account ssh does not even begin; keys are another matter."""
+    containers.worker("node8")
+    master = containers.master("node7", more=("--user", "1000"))
+    job = f"horovodrun -np 1 -H node8:1 -p {PORT} true"
+    words = refused(master, job)
+    assert "for user 1000, who has no account on this machine" in words
+    line = command(words, "useradd ")
+    containers.engine.run("exec", "--user", "0", master.name, "bash", "-c", line)
+    assert "takes none of your keys for user `horovod`" in refused(master, job)

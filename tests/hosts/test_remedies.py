@@ -134,6 +134,25 @@ def test_horovod_on_the_path_does_where_the_python_has_none(
         assert runs(a, *ONE_EACH, *ECHO) == ""
 
 
+def test_another_version_on_the_path_is_told_of_and_mended(
+    cluster: Cluster, bare: Path, tmp_path: Path
+) -> None:
+    a, b = cluster
+    greeting = a.run([INTERPRETER, "-m", "horovod.runner.agent"]).stdout.strip()
+    version = importlib.metadata.version("horovod")
+    old = tmp_path / "old/bin/horovodrun"
+    old.parent.mkdir(parents=True)
+    old.write_text(f"#!/bin/sh\necho '{greeting.replace(version, '0.1.9')}'\ncat\n")
+    old.chmod(0o755)
+    bare_here = copied(bare, tmp_path / "venv")
+    with b.replaced(str(VENV), str(bare_here)), with_path(b, old.parents[1]):
+        words = refused(a, *ONE_EACH, *ECHO)
+        assert f"`{INTERPRETER}` on host `hostb` has no horovod; with the `horovodrun`" in words
+        assert f"on its PATH: host `hostb` has horovod 0.1.9, this host has {version}" in words
+        types(a, command(words, "ssh "))
+        runs(a, *ONE_EACH, *ECHO)
+
+
 def test_another_version_is_replaced_by_the_wheel(
     cluster: Cluster, bare: Path, tmp_path: Path
 ) -> None:

@@ -200,10 +200,13 @@ impl Expedition<'_> {
         host.map_or(name, |host| &host.name).to_owned()
     }
 
-    /// What a person types to get to a host; none if this is it, or if agents call by themselves.
+    /// What a person types to get to a host; none if this is it, or if it is not reached by ssh.
     pub(super) fn ssh_by_hand(&self, member: &Member) -> Option<String> {
         let remote = &self.spec.remote;
-        let is_by_ssh = !member.resolved.is_local && remote.agents.is_none();
+        let is_elsewhere = !member.resolved.is_local;
+        let is_by_ssh = is_elsewhere
+            && remote.agents.is_none()
+            && remote.rsh_agent.as_deref() != Some(ssh::KUBEXEC);
         is_by_ssh.then(|| ssh::by_hand(&remote.ssh, &self.ssh_target(&member.name)))
     }
 

@@ -97,16 +97,22 @@ pub(crate) fn describe(options: &SshOptions, host: &str) -> Vec<OsString> {
 /// questions allowed.
 pub(crate) fn by_hand(options: &SshOptions, host: &str) -> String {
     let mut words = vec!["ssh".to_owned()];
-    if options.host_keys == HostKeys::Unchecked {
-        for setting in UNCHECKED {
-            words.extend(["-o".to_owned(), (*setting).to_owned()]);
-        }
-    }
+    words.extend(host_key_options(options));
     for word in port_and_identity(options) {
         words.push(quote(&word.to_string_lossy()));
     }
     words.push(quote(&without_brackets(host)));
     words.join(" ")
+}
+
+/// What a person types for `--no-host-key-check`; else ssh decides, and may ask.
+pub(super) fn host_key_options(options: &SshOptions) -> Vec<String> {
+    let settings = match options.host_keys {
+        HostKeys::Unchecked => UNCHECKED,
+        HostKeys::AcceptNew | HostKeys::Strict => &[],
+    };
+    let option = |setting: &&str| ["-o".to_owned(), (*setting).to_owned()];
+    settings.iter().flat_map(option).collect()
 }
 
 /// The command line that runs a line of shell on another host; `by_hand` is what comes before it.

@@ -9,7 +9,9 @@ mod there;
 pub(crate) use there::install;
 
 use super::{
-    SshOptions, by_hand, quote,
+    SshOptions, by_hand,
+    command::host_key_options,
+    quote,
     recognise::{Cause, between, recognise, said},
 };
 use crate::remote::own_files::OwnFiles;
@@ -113,6 +115,7 @@ impl Facts<'_> {
     /// The line that puts the user's public key on the host.
     fn copy_key(&self) -> String {
         let mut words = vec!["ssh-copy-id".to_owned()];
+        words.extend(host_key_options(self.options));
         if self.port() != SSH_PORT {
             words.extend(["-p".to_owned(), self.port().to_string()]);
         }

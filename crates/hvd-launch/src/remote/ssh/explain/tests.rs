@@ -215,6 +215,16 @@ const NETWORK: &[Case] = &[
 const LOGIN: &[Case] = &[
     (
         Some(255),
+        "No user exists for uid 1000\r\n",
+        "",
+        Cause::NoAccountHere,
+        &[
+            "for user 1000, who has no account on this machine",
+            "`useradd --uid 1000 --create-home horovod`",
+        ],
+    ),
+    (
+        Some(255),
         "root@b: Permission denied (publickey).\r\n",
         "",
         Cause::KeyRefused,
@@ -558,6 +568,19 @@ fn the_wheel_of_this_host_is_sent() {
         "{}",
         found.remedy
     );
+}
+
+/// A host whose key changes with every container would refuse these lines, too.
+#[test]
+fn lines_check_no_host_key_where_the_job_checks_none() {
+    let options = SshOptions {
+        host_keys: HostKeys::Unchecked,
+        ..options()
+    };
+    let refused = "root@b: Permission denied (publickey,password).\r\n";
+    let found = super::explain("b", &options, Some(255), refused, "", &OwnFiles::default());
+    let line = "`ssh-copy-id -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null";
+    assert!(found.remedy.contains(line), "{}", found.remedy);
 }
 
 #[test]

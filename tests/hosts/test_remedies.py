@@ -304,6 +304,20 @@ def password(cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, str]]:
     keys.write_text(before)
 
 
+def test_a_key_is_added_where_nothing_else_opens(cluster: Cluster) -> None:
+    a, b = cluster
+    keys = b.path("/root/.ssh/authorized_keys")
+    before = keys.read_text()
+    keys.write_text("")
+    try:
+        words = refused(a, *ONE_EACH, *ECHO)
+        assert "host `hostb` takes none of your keys for user `root`" in words
+        types(b, command(words, "mkdir "))
+        runs(a, *ONE_EACH, *ECHO)
+    finally:
+        keys.write_text(before)
+
+
 def test_a_key_is_left_where_a_password_is_wanted(
     cluster: Cluster, password: dict[str, str]
 ) -> None:

@@ -1,8 +1,13 @@
-//! Files of this machine that a remedy names: the wheel that this Horovod was installed from, and
-//! the files in which `ssh` looks for host keys. Looked up only after a host was refused, because
-//! both need another program; whatever cannot be found out is left out of the remedy.
+//! Files of this machine that a remedy names: the wheel that this Horovod was installed from, the
+//! files in which `ssh` looks for host keys, and the public key it offers. Looked up only after a
+//! host was refused, because all need another program; whatever cannot be found out is left out of
+//! the remedy.
 
-use std::{path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use rustix::fs::{Access, access};
 use tokio::{
@@ -36,6 +41,8 @@ pub(crate) struct OwnFiles {
     pub(crate) wheel: Option<String>,
     /// How `ssh` recognises the host; none if it does not tell.
     pub(crate) known_hosts: Option<KnownHosts>,
+    /// The kind and the text of the first public key that `ssh` offers from a file.
+    pub(crate) public_key: Option<String>,
 }
 
 /// How `ssh` recognises a host.
@@ -60,16 +67,17 @@ pub(super) async fn find(
     match cause {
         Cause::AgentMissing | Cause::NoHorovod | Cause::CommandNotFound => OwnFiles {
             wheel: wheel(&options.interpreter, custody).await,
-            known_hosts: None,
+            ..OwnFiles::default()
         },
-        Cause::HostKeyUnknown | Cause::HostKeyChanged => {
+        Cause::HostKeyUnknown | Cause::HostKeyChanged | Cause::KeyRefused => {
             let mut words = ssh::describe(&options.ssh, target).into_iter();
             let mut command = Command::new(words.next().unwrap_or_default());
             command.args(words);
-            let text = output(command, custody).await;
+            let settings = output(command, custody).await.unwrap_or_default();
             OwnFiles {
                 wheel: None,
-                known_hosts: text.and_then(|text| known_hosts(&text)),
+                known_hosts: known_hosts(&settings),
+                public_key: public_key(&settings, std::env::home_dir()),
             }
         }
         _ => OwnFiles::default(),
@@ -116,6 +124,28 @@ fn known_hosts(settings: &str) -> Option<KnownHosts> {
     })
 }
 
+/// The first key of `ssh -G` whose public half is in a file, without the comment behind it.
+fn public_key(settings: &str, home: Option<PathBuf>) -> Option<String> {
+    let home = home.unwrap_or_default();
+    let files = settings
+        .lines()
+        .filter_map(|line| line.strip_prefix("identityfile "));
+    files
+        .map(|file| match file.strip_prefix("~/") {
+            Some(rest) => home.join(rest),
+            None => PathBuf::from(file),
+        })
+        .find_map(|file| {
+            let text = fs::read_to_string(format!("{}.pub", file.display())).ok()?;
+            let mut words = text.split_whitespace();
+            let (kind, key) = (words.next()?, words.next()?);
+            // It is shown as a line to type.
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-+/=@.".contains(&byte);
+            let is_key = kind.bytes().chain(key.bytes()).all(is_plain);
+            is_key.then(|| format!("{kind} {key}"))
+        })
+}
+
 /// Whether lines can be added to a file, which need not exist yet. Removing one needs the directory.
 fn can_be_written(file: &Path) -> bool {
     let Some(directory) = file.parent() else {
@@ -152,5 +182,18 @@ mod tests {
         assert_eq!((found.name.as_str(), found.port), ("10.0.0.2", 12345));
         assert_eq!(found.writable, [there, &new]);
         assert_eq!(known_hosts("port 22\n"), None);
+    }
+
+    #[test]
+    fn the_first_public_key_that_is_one_is_found() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(place.path().join(name), text).unwrap();
+        write("broken.pub", "ssh-rsa `reboot` me@here\n");
+        write("id_ed25519.pub", "ssh-ed25519 AAAA+/= me@here's\n");
+        let settings = "identityfile ~/missing\nidentityfile ~/broken\nidentityfile ~/id_ed25519\n";
+        let home = Some(place.path().to_owned());
+        let found = public_key(settings, home);
+        assert_eq!(found.as_deref(), Some("ssh-ed25519 AAAA+/="));
+        assert_eq!(public_key("", None), None);
     }
 }

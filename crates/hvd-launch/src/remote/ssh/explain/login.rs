@@ -160,14 +160,23 @@ fn key_refused(facts: &Facts<'_>) -> (String, String) {
             refuser(facts)
         ),
         format!(
-            "add your public key to ~/.ssh/authorized_keys there, from where you may log in \
+            "add your public key to ~/.ssh/authorized_keys there{}, from where you may log in \
              `{}`; is the user right (`-H user@{}:SLOTS`), does the file belong to it with mode \
              600, and is a key with a passphrase in your agent (`ssh-add`)?{}",
+            on_the_spot(facts),
             facts.copy_key(),
             facts.name(),
             locked(facts)
         ),
     )
+}
+
+/// For who sits at the host, as its administrator, or in the container.
+fn on_the_spot(facts: &Facts<'_>) -> String {
+    let key = facts.own.public_key.as_deref();
+    key.map_or_else(String::new, |key| {
+        format!(", as that user `mkdir -p -m 700 ~/.ssh && echo '{key}' >> ~/.ssh/authorized_keys`")
+    })
 }
 
 /// A server does not tell its clients that it holds an account for locked. Root's never is.

@@ -67,15 +67,22 @@ class Containers:
     ) -> None:
         remove(self.engine, self.prefix)
 
-    def start(self, host: str, *command: str, options: tuple[str, ...] = ()) -> Container:
-        """Starts a container with this host name; `options` replace those of the network."""
+    def start(
+        self,
+        host: str,
+        *command: str,
+        options: tuple[str, ...] = (),
+        more: tuple[str, ...] = (),
+    ) -> Container:
+        """Starts a container with this host name; `options` replace those of the network, `more`
+        are added to them."""
         name = f"{self.prefix}-{host}"
         network = options or (
             *("--network", self.prefix, "--network-alias", host),
             *("--hostname", host),
         )
         self.engine.run(
-            *("run", "--detach", "--name", name, *network),
+            *("run", "--detach", "--name", name, *network, *more),
             *("--volume", f"{self.keys}:/root/.ssh:ro"),
             *(f"--volume={path}:{path}:ro" for path in self.mounts),
             *("--workdir", str(TREE)),
@@ -84,11 +91,20 @@ class Containers:
         )
         return Container(self.engine, name)
 
-    def worker(self, host: str, port: int = PORT, options: tuple[str, ...] = ()) -> Container:
-        return self.start(host, "/usr/sbin/sshd", "-p", str(port), "-D", "-e", options=options)
+    def worker(
+        self,
+        host: str,
+        port: int = PORT,
+        options: tuple[str, ...] = (),
+        more: tuple[str, ...] = (),
+    ) -> Container:
+        server = ("/usr/sbin/sshd", "-p", str(port), "-D", "-e")
+        return self.start(host, *server, options=options, more=more)
 
-    def master(self, host: str, options: tuple[str, ...] = ()) -> Container:
-        return self.start(host, "sleep", "infinity", options=options)
+    def master(
+        self, host: str, options: tuple[str, ...] = (), more: tuple[str, ...] = ()
+    ) -> Container:
+        return self.start(host, "sleep", "infinity", options=options, more=more)
 
 
 def make_keys(folder: Path) -> None:

@@ -199,6 +199,10 @@ class Host:
         """The directory `other` covers `path`."""
         return self._covered(path, "--bind", other)
 
+    def read_only(self, path: str) -> contextlib.AbstractContextManager[None]:
+        """A directory is as a container sees one that is mounted read-only."""
+        return self._covered(path, "--bind", "--options", "ro", path)
+
     def _mounted(self, path: str, size: str) -> contextlib.AbstractContextManager[None]:
         return self._covered(path, "-t", "tmpfs", "-o", f"mode=1777,{size}", "test")
 

@@ -117,7 +117,7 @@ def test_a_missing_script(cluster: Cluster, tmp_path: Path) -> None:
         seen = doctor(cluster, *HOSTS, "python3", "train.py", cwd=str(tmp_path))
     assert seen.returncode == 1
     assert "fatal: hostb: the script `train.py` does not exist there" in seen.stdout
-    assert "rsync" in seen.stdout
+    assert "ssh -p 12345 hostb tar -C / -xf -" in seen.stdout
 
 
 def test_a_directory_that_only_one_host_has(cluster: Cluster, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_an_unknown_host_key(cluster: Cluster) -> None:
     known.unlink(missing_ok=True)
     words = refused(a, *ONE_EACH, "--ssh-strict")
     assert "the key of host `hostb` is not among the known ones" in words
-    remedy = "ssh-keyscan -p 12345 hostb >> ~/.ssh/known_hosts"
+    remedy = f"ssh-keyscan -p 12345 hostb >> {os.path.expanduser('~root')}/.ssh/known_hosts"
     assert f"`{remedy}`" in words and "--ssh-strict" in words
     assert not known.exists() or "hostb" not in known.read_text()
     assert a.run(remedy).returncode == 0
@@ -172,7 +172,7 @@ def test_no_horovod_there(cluster: Cluster) -> None:
     with b.hidden(str(Path(HOROVODRUN).parent)):
         words = refused(a, *ONE_EACH)
     assert f"host `hostb` has neither `{INTERPRETER}` nor `horovodrun` on its PATH" in words
-    assert "`ssh -p 12345 hostb python3 -m pip install horovod==" in words
+    assert "python3 -m pip install " in words and "horovod==" not in words
 
 
 def test_a_python_without_horovod(cluster: Cluster, tmp_path: Path) -> None:
@@ -188,7 +188,8 @@ def test_a_python_without_horovod(cluster: Cluster, tmp_path: Path) -> None:
     with b.replaced(str(Path(INTERPRETER).parent), str(replaced)):
         words = refused(a, *ONE_EACH)
     assert f"`{INTERPRETER}` on host `hostb` has no horovod" in words
-    assert f"`ssh -p 12345 hostb {INTERPRETER} -m pip install horovod==" in words
+    assert "and no `horovodrun` is on its PATH" in words
+    assert f"{INTERPRETER} -m pip install " in words and "horovod==" not in words
 
 
 def test_another_version(cluster: Cluster, tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_another_version(cluster: Cluster, tmp_path: Path) -> None:
     with b.replaced(str(Path(INTERPRETER).parent), str(replaced)):
         words = refused(a, *ONE_EACH)
     assert f"host `hostb` has horovod 0.1.9, this host has {version}" in words
-    assert f"pip install horovod=={version}" in words
+    assert f"{INTERPRETER} -m pip install " in words and "horovod==" not in words
 
 
 def test_a_script_that_is_missing_there(cluster: Cluster, tmp_path: Path) -> None:
@@ -215,7 +216,8 @@ def test_a_script_that_is_missing_there(cluster: Cluster, tmp_path: Path) -> Non
     with b.hidden(str(work)):
         words = refused(a, *ONE_EACH, "--", "python", "train.py", cwd=str(work))
     assert "host `hostb`" in words and "the script `train.py` does not exist there" in words
-    assert f"rsync -a {work}/train.py hostb:{work}/train.py" in words
+    inside = f"{work}/train.py".lstrip("/")
+    assert f"tar -C / -cf - {inside} | ssh -p 12345 hostb tar -C / -xf -" in words
 
 
 def test_a_script_that_differs(cluster: Cluster, tmp_path: Path) -> None:
@@ -231,7 +233,7 @@ def test_a_script_that_differs(cluster: Cluster, tmp_path: Path) -> None:
     assert (
         "hostb" in ended.words() and "the script `train.py` is another one there" in ended.words()
     )
-    assert "rsync -a" in ended.words()
+    assert "tar -C / -cf - " in ended.words()
 
 
 def test_a_directory_that_is_missing_there(cluster: Cluster, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ use super::{
     findings::{Finding, HostAnswer},
     fleet::{Greeting, Muster},
     message::ProbeTarget,
+    own_files,
     probe::ProbePort,
     subprocess::Custody,
     survey::{self, LOADED, LOOKED, Site, Surveyed, Thoroughness, survey},
@@ -49,6 +50,8 @@ pub(crate) struct Examination<'a> {
 /// One host of the list.
 struct Patient {
     member: Member,
+    /// What a person types to get there, if by ssh.
+    ssh: Option<String>,
     number: u32,
     /// Its number in the fleet, if its agent has come.
     agent: Option<usize>,
@@ -72,6 +75,7 @@ impl Patient {
             slots: self.member.slots(),
             facts: self.facts(own)?,
             extra: self.extra.as_ref(),
+            ssh: self.ssh.as_deref(),
             heard: self.greeting.as_ref().map(|greeting| greeting.heard),
         })
     }
@@ -124,7 +128,7 @@ impl Examination<'_> {
                 .collect(),
             pairs: pairs(&sites, &surveyed, &rates),
             causes: surveyed.found.causes(),
-            findings: self.findings(&patients, &own),
+            findings: self.findings(&patients, &own).await,
         })
     }
 
@@ -173,6 +177,7 @@ impl Examination<'_> {
             Patient {
                 greeting: agent.and_then(|agent| greetings.remove(&agent)),
                 extra: None,
+                ssh: expedition.ssh_by_hand(&member),
                 member,
                 number,
                 agent,
@@ -281,10 +286,13 @@ impl Examination<'_> {
         timeout_at(deadline, rate).await.ok()?.ok()
     }
 
-    fn findings(&self, patients: &[Patient], own: &HostFacts) -> Vec<Finding> {
+    async fn findings(&self, patients: &[Patient], own: &HostFacts) -> Vec<Finding> {
         let answers = patients.iter().filter_map(|patient| patient.answer(own));
         let answers: Vec<HostAnswer<'_>> = answers.collect();
-        self.expedition.compare(own, &answers)
+        let Expedition { spec, reaper, .. } = &self.expedition;
+        let custody = Custody::Reaper((*reaper).clone());
+        let wheel = own_files::wheel(&spec.remote.interpreter, custody).await;
+        self.expedition.compare(own, &answers, wheel.as_deref())
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
     message::{Assignment, RankAssignment, Secret},
     probe::ProbePort,
     resolve::{Resolved, is_local_name, resolve, this_machine},
+    ssh,
     summon::Summons,
     survey::{Site, Surveyed, Thoroughness, survey},
 };
@@ -199,6 +200,16 @@ impl Expedition<'_> {
         host.map_or(name, |host| &host.name).to_owned()
     }
 
+    /// What a person types to get to a host; none if this is it, or if it is not reached by ssh.
+    pub(super) fn ssh_by_hand(&self, member: &Member) -> Option<String> {
+        let remote = &self.spec.remote;
+        let is_elsewhere = !member.resolved.is_local;
+        let is_by_ssh = is_elsewhere
+            && remote.agents.is_none()
+            && remote.rsh_agent.as_deref() != Some(ssh::KUBEXEC);
+        is_by_ssh.then(|| ssh::by_hand(&remote.ssh, &self.ssh_target(&member.name)))
+    }
+
     fn summons(&self, member: &Member, site: u32, addresses: &[IpAddr], port: u16) -> Summons {
         let JobSpec {
             command,
@@ -240,25 +251,27 @@ impl Expedition<'_> {
     /// Compares the hosts; what makes the job impossible ends it here.
     fn judge(&self, members: &[Member], own: &HostFacts, greetings: &[Greeting]) -> Result<()> {
         let mut greetings = greetings.iter();
-        let answer = |member: &'_ Member| {
+        let mut answer = |member: &Member| {
             let greeting = (!member.resolved.is_local)
                 .then(|| greetings.next())
                 .flatten();
-            (member.name.clone(), member.slots(), greeting)
+            (self.ssh_by_hand(member), greeting)
         };
-        let answers: Vec<_> = members.iter().map(answer).collect();
-        let answers: Vec<HostAnswer<'_>> = answers
+        let answers: Vec<_> = members.iter().map(&mut answer).collect();
+        let answers: Vec<HostAnswer<'_>> = members
             .iter()
-            .map(|(name, slots, greeting)| HostAnswer {
-                name,
-                slots: *slots,
+            .zip(&answers)
+            .map(|(member, (ssh, greeting))| HostAnswer {
+                name: &member.name,
+                slots: member.slots(),
                 facts: greeting.map_or(own, |greeting| &greeting.facts),
                 extra: None,
+                ssh: ssh.as_deref(),
                 heard: greeting.map(|greeting| greeting.heard),
             })
             .collect();
         let (fatal, passable): (Vec<Finding>, Vec<Finding>) = self
-            .compare(own, &answers)
+            .compare(own, &answers, None)
             .into_iter()
             .partition(|finding| finding.severity == Severity::Fatal);
         for finding in passable {
@@ -283,11 +296,17 @@ impl Expedition<'_> {
     }
 
     /// What is wrong with the hosts.
-    pub(super) fn compare(&self, own: &HostFacts, answers: &[HostAnswer<'_>]) -> Vec<Finding> {
+    pub(super) fn compare(
+        &self,
+        own: &HostFacts,
+        answers: &[HostAnswer<'_>],
+        wheel: Option<&str>,
+    ) -> Vec<Finding> {
         let directory = self.spec.directory.to_string_lossy();
         let job = Job {
             ranks: u32::try_from(self.spec.placements.len()).unwrap_or(u32::MAX),
             directory: &directory,
+            wheel,
         };
         findings::compare(own, answers, &job)
     }

@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Extra, HostFacts};
+use super::{
+    facts::{Extra, HostFacts},
+    ssh::run_there,
+};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,6 +49,8 @@ pub(crate) struct HostAnswer<'a> {
     pub(crate) slots: u32,
     pub(crate) facts: &'a HostFacts,
     pub(crate) extra: Option<&'a Extra>,
+    /// What a person types to get there, port, key and user included; none if not by ssh.
+    pub(crate) ssh: Option<&'a str>,
     /// When the answer came; without it the clock is not judged.
     pub(crate) heard: Option<Heard>,
 }
@@ -60,6 +65,14 @@ pub(crate) struct Heard {
 }
 
 impl HostAnswer<'_> {
+    /// The command line, or the place and the command line, that runs a line of shell there.
+    fn typed(&self, line: &str) -> String {
+        match self.ssh {
+            Some(ssh) => run_there(ssh, line),
+            None => format!("on {}: {line}", self.name),
+        }
+    }
+
     /// How far the host's clock is ahead of the driver's, in seconds; negative if it is behind.
     /// The answer was given at some moment of the round trip, and is given the benefit of that.
     pub(crate) fn clock_offset(&self) -> Option<f64> {
@@ -92,16 +105,18 @@ pub(crate) struct Job<'a> {
     pub(crate) ranks: u32,
     /// The directory the ranks start in.
     pub(crate) directory: &'a str,
+    /// The wheel that the driver's Horovod was installed from, if that was looked up.
+    pub(crate) wheel: Option<&'a str>,
 }
 
 /// Everything that is wrong, worst first, else in the order of hosts.
 pub(crate) fn compare(driver: &HostFacts, hosts: &[HostAnswer<'_>], job: &Job<'_>) -> Vec<Finding> {
     let mut found = machine::twins(hosts);
     for host in hosts {
-        found.extend(software::version(driver, host));
+        found.extend(software::version(driver, host, job));
         found.extend(files::judge(driver, hosts, host, job));
         found.extend(machine::judge(host, job));
-        found.extend(software::packages(driver, hosts, host));
+        found.extend(software::packages(driver, hosts, host, job));
     }
     found.sort_by_key(|finding| finding.severity);
     found

@@ -19,6 +19,7 @@ mod findings;
 mod fleet;
 mod interfaces;
 mod message;
+mod own_files;
 mod probe;
 mod resolve;
 mod ssh;

@@ -1,5 +1,10 @@
 //! Gets the agent of one host: starts `ssh`, hands over the assignment, reads the greeting, and
 //! opens the link. Everything that can go wrong is told in the words of `ssh/explain.rs`.
+//!
+//! The agent is that of the Python whose path is that of this host's, else that of the `horovodrun`
+//! on the other host's PATH. The shell there chooses between them by whether the Python exists;
+//! where it exists without horovod, a second `ssh` asks for the other one, so that no job waits for
+//! a question that almost always has the same answer.
 
 use std::{
     ffi::OsString,
@@ -28,7 +33,9 @@ use tokio::{
 use super::{
     back::{Door, KnownAs, SecureStream},
     message::{Assignment, BACK, GREETING, HERE, Notice, Opening},
-    ssh,
+    own_files,
+    ssh::{self, Cause},
+    subprocess::Custody,
 };
 use crate::{
     HostTrouble, RemoteOptions,
@@ -124,13 +131,44 @@ pub(super) struct Summons {
 
 /// Program and arguments that start an agent on a host, here or on Kubeflow.
 pub(crate) fn ssh_words(options: &RemoteOptions, target: &str) -> Vec<OsString> {
-    let RemoteOptions {
-        ssh,
-        interpreter,
-        rsh_agent,
-        ..
-    } = options;
-    ssh::command_through(rsh_agent.as_deref(), ssh, target, interpreter)
+    words_for(options, target, &options.interpreter)
+}
+
+fn words_for(options: &RemoteOptions, target: &str, interpreter: &str) -> Vec<OsString> {
+    let rsh_agent = options.rsh_agent.as_deref();
+    ssh::command_through(rsh_agent, &options.ssh, target, interpreter)
+}
+
+/// Why a host has no agent for this job.
+struct Refusal {
+    /// None if it was not ssh that failed.
+    cause: Option<Cause>,
+    trouble: HostTrouble,
+}
+
+impl From<HostTrouble> for Refusal {
+    fn from(trouble: HostTrouble) -> Self {
+        let cause = None;
+        Self { cause, trouble }
+    }
+}
+
+/// Tells of both places where horovod was looked for: the Python of this host's path has none, and
+/// the PATH has none either, or one that is of no use.
+fn both(first: HostTrouble, second: Refusal) -> HostTrouble {
+    if second.cause == Some(Cause::AgentMissing) {
+        return HostTrouble {
+            what: format!("{}, and no `horovodrun` is on its PATH", first.what),
+            ..first
+        };
+    }
+    HostTrouble {
+        what: format!(
+            "{}; with the `horovodrun` on its PATH: {}",
+            first.what, second.trouble.what
+        ),
+        ..second.trouble
+    }
 }
 
 impl Summons {
@@ -143,8 +181,24 @@ impl Summons {
         if door.is_public() {
             return self.await_call(door).await;
         }
+        let interpreter = &self.options.interpreter;
+        let first = match self.call(interpreter, reaper, door).await {
+            Err(refusal) if refusal.cause == Some(Cause::NoHorovod) => refusal,
+            called => return called.map_err(|refusal| refusal.trouble),
+        };
+        let second = self.call("", reaper, door).await;
+        second.map_err(|second| both(first.trouble, second))
+    }
+
+    /// Starts the agent through ssh, that of the interpreter if it is there, and connects with it.
+    async fn call(
+        &self,
+        interpreter: &str,
+        reaper: &Reaper,
+        door: &Door,
+    ) -> Result<Summoned, Refusal> {
         let arrival = door.expect(self.assignment.host, KnownAs::default());
-        let (mut ssh, mut input, output) = self.start_ssh(reaper)?;
+        let (mut ssh, mut input, output) = self.start_ssh(interpreter, reaper)?;
         let mut output = BufReader::new(output);
         let mut heard = Instant::now();
         let greeted = self
@@ -158,14 +212,16 @@ impl Summons {
                 ssh.leash = Some(input);
                 self.link_of(arrival).await?
             }
-            Err(Trouble::Explained(explanation)) => return Err(explanation),
+            Err(Trouble::OtherVersion(version)) => {
+                let custody = Custody::Reaper(reaper.clone());
+                let wheel = own_files::wheel(&self.options.interpreter, custody).await;
+                return Err(self.other_version(&version, wheel.as_deref()).into());
+            }
             Err(Trouble::Ended { noise }) => {
                 drop(input);
                 let end = timeout(SSH_END, &mut ssh.end).await;
                 let code = end.ok().and_then(Result::ok).map(Outcome::status);
-                let (target, options) = (&self.target, &self.options.ssh);
-                let explained = ssh::explain(target, options, code, &ssh.words(), &noise);
-                return Err(self.trouble(explained.what, explained.remedy));
+                return Err(self.refusal(code, &ssh.words(), &noise, reaper).await);
             }
         };
         Ok(Summoned {
@@ -207,11 +263,30 @@ impl Summons {
         writer.write_all(&assignment).await
     }
 
+    /// What an ssh that ended without an agent means.
+    async fn refusal(
+        &self,
+        code: Option<i32>,
+        words: &str,
+        noise: &str,
+        reaper: &Reaper,
+    ) -> Refusal {
+        let target = &self.target;
+        let cause = ssh::recognise(code, words, noise);
+        let own = own_files::find(cause, &self.options, target, reaper).await;
+        let explained = ssh::explain(target, &self.options.ssh, code, words, noise, &own);
+        Refusal {
+            cause: Some(explained.cause),
+            trouble: self.trouble(explained.what, explained.remedy),
+        }
+    }
+
     fn start_ssh(
         &self,
+        interpreter: &str,
         reaper: &Reaper,
     ) -> Result<(Ssh, pipe::Sender, pipe::Receiver), HostTrouble> {
-        let words = ssh_words(&self.options, &self.target);
+        let words = words_for(&self.options, &self.target, interpreter);
         let (program, arguments) = words
             .split_first()
             .ok_or_else(|| self.cannot_start(&io::ErrorKind::NotFound.into()))?;
@@ -298,7 +373,7 @@ impl Summons {
         };
         *heard = Instant::now();
         if version != self.assignment.version {
-            return Err(Trouble::Explained(self.other_version(&version)));
+            return Err(Trouble::OtherVersion(version));
         }
         self.assign(input).await.map_err(|_| Trouble::Ended {
             noise: noise.clone(),
@@ -310,14 +385,15 @@ impl Summons {
         }
     }
 
-    fn other_version(&self, version: &str) -> HostTrouble {
+    fn other_version(&self, version: &str, wheel: Option<&str>) -> HostTrouble {
         let ours = &self.assignment.version;
+        let by_hand = ssh::by_hand(&self.options.ssh, &self.target);
         self.trouble(
             format!(
                 "host `{}` has horovod {version}, this host has {ours}",
                 self.target
             ),
-            format!("run `pip install horovod=={ours}` there"),
+            ssh::install(Some(&by_hand), wheel, &self.options.interpreter),
         )
     }
 
@@ -364,8 +440,8 @@ enum Greeted {
 enum Trouble {
     /// Output ended without a greeting.
     Ended { noise: String },
-    /// What is wrong is known already.
-    Explained(HostTrouble),
+    /// The agent is that of another version.
+    OtherVersion(String),
 }
 
 /// The next line of what the other side prints, without its end.

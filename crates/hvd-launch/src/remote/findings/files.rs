@@ -1,7 +1,12 @@
 //! Files the job needs on a host: directory, program, script.
 
+use std::path::{Component, Path, PathBuf};
+
 use super::{Finding, HostAnswer, Job, Severity};
-use crate::remote::facts::{Content, Directory, HostFacts, Program, Script};
+use crate::remote::{
+    facts::{Content, Directory, HostFacts, Program, Script},
+    ssh::{quote, run_there},
+};
 
 pub(super) fn judge(
     driver: &HostFacts,
@@ -26,8 +31,8 @@ fn directory(host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
         Directory::Missing => (
             format!("the working directory `{path}` does not exist there"),
             format!(
-                "mount it there as it is here, or make it: ssh {name} mkdir -p {}",
-                quote(path)
+                "mount it there as it is here, or make it: {}",
+                host.typed(&format!("mkdir -p {}", quote(path)))
             ),
         ),
         Directory::SomethingElse => (
@@ -37,9 +42,9 @@ fn directory(host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
         Directory::Closed(problem) => (
             format!("the working directory `{path}` cannot be entered there: {problem}"),
             format!(
-                "let {} enter it: ssh {name} ls -ld {}",
+                "let {} enter it, whose rights are shown by: {}",
                 user(host.facts),
-                quote(path)
+                host.typed(&format!("ls -ld {}", quote(path)))
             ),
         ),
     };
@@ -69,7 +74,7 @@ fn program(host: &HostAnswer<'_>) -> Option<Finding> {
         ),
         Program::NotExecutable { path } => (
             format!("`{path}` may not be executed there"),
-            format!("ssh {} chmod +x {}", host.name, quote(path)),
+            host.typed(&format!("chmod +x {}", quote(path))),
         ),
     };
     Some(host.finding(Severity::Fatal, what, remedy))
@@ -146,24 +151,37 @@ fn is_missing_here(driver: &HostFacts) -> bool {
     script.is_some_and(|script| script.content == Content::Missing)
 }
 
+/// By `tar`, which every host has that has a shell; `rsync` is rare in containers, and `scp` needs
+/// a server of its own over there.
 fn copy(host: &HostAnswer<'_>, script: &Script, job: &Job<'_>) -> String {
-    let path = std::path::Path::new(job.directory).join(&script.name);
-    let path = quote(&path.to_string_lossy());
+    let path = absolute(&Path::new(job.directory).join(&script.name));
+    let path = path.to_string_lossy();
+    let Some(ssh) = host.ssh else {
+        return format!(
+            "share the directory between the hosts, or copy `{path}` to {}",
+            host.name
+        );
+    };
+    let inside = quote(path.trim_start_matches('/'));
     format!(
-        "share the directory between the hosts, or copy it: rsync -a {path} {}:{path}",
-        host.name
+        "share the directory between the hosts, or copy it: tar -C / -cf - {inside} | {}",
+        run_there(ssh, "tar -C / -xf -")
     )
+}
+
+/// The path without `.` and `..`, which tar does not take.
+fn absolute(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(whole.pop()),
+            Component::CurDir => {}
+            other => whole.push(other),
+        }
+    }
+    whole
 }
 
 fn first_digits(hash: &str) -> String {
     hash.chars().take(8).collect()
-}
-
-/// A word as a shell takes it.
-fn quote(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:@%".contains(&byte);
-    if !word.is_empty() && word.bytes().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

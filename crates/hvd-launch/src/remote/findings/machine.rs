@@ -85,7 +85,8 @@ fn clock(host: &HostAnswer<'_>) -> Option<Finding> {
     Some(host.finding(Severity::Warning, what, remedy))
 }
 
-/// Fatal: the job's key and sockets are files below it.
+/// Fatal: the job's key is a file below it. A read-only root file system is meant to be one, and
+/// then the key is in `/dev/shm`.
 fn temporary(host: &HostAnswer<'_>) -> Option<Finding> {
     let path = &host.facts.temporary;
     let remedy = format!("make room on {}, or set TMPDIR to another place", host.name);
@@ -93,13 +94,30 @@ fn temporary(host: &HostAnswer<'_>) -> Option<Finding> {
         let what = format!("the directory `{path}` for temporary files does not exist there");
         return Some(host.finding(Severity::Fatal, what, remedy));
     };
-    let problem = if space.read_only {
-        "is read-only".to_owned()
-    } else {
-        full(space)?
-    };
+    if space.read_only {
+        return Some(read_only_temporary(host));
+    }
+    let problem = full(space)?;
     let what = format!("`{path}`, the place for temporary files, {problem} there");
     Some(host.finding(Severity::Fatal, what, remedy))
+}
+
+fn read_only_temporary(host: &HostAnswer<'_>) -> Finding {
+    let path = &host.facts.temporary;
+    let is_usable = |space: Space| !space.read_only && full(space).is_none();
+    let severity = if host.facts.shared_memory.is_some_and(is_usable) {
+        Severity::Warning
+    } else {
+        Severity::Fatal
+    };
+    let remedy = match host.facts.container {
+        Container::Docker | Container::Podman => {
+            format!("start the container with --tmpfs {path}")
+        }
+        _ => format!("on {}: mount -t tmpfs tmpfs {path}", host.name),
+    };
+    let what = format!("`{path}`, the place for temporary files, is read-only there");
+    host.finding(severity, what, remedy)
 }
 
 /// A warning: whether the job writes into its directory is its own affair.

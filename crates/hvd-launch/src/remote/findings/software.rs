@@ -1,16 +1,19 @@
 //! Versions: of horovod, of the interpreter, of frameworks.
 
-use super::{Finding, HostAnswer, Severity};
-use crate::remote::facts::{Extra, HostFacts};
+use super::{Finding, HostAnswer, Job, Severity};
+use crate::remote::{
+    facts::{Extra, HostFacts},
+    ssh::{install, quote},
+};
 
 /// All hosts run the release of the driver; between releases nothing is promised.
-pub(super) fn version(driver: &HostFacts, host: &HostAnswer<'_>) -> Option<Finding> {
+pub(super) fn version(driver: &HostFacts, host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
     let (ours, theirs) = (&driver.version, &host.facts.version);
     (ours != theirs).then(|| {
         host.finding(
             Severity::Fatal,
             format!("horovod {theirs} is installed there and {ours} here"),
-            format!("on {}: pip install horovod=={ours}", host.name),
+            install(host.ssh, job.wheel, python(host.extra)),
         )
     })
 }
@@ -21,6 +24,7 @@ pub(super) fn packages(
     driver: &HostFacts,
     hosts: &[HostAnswer<'_>],
     host: &HostAnswer<'_>,
+    job: &Job<'_>,
 ) -> Vec<Finding> {
     let told = |host: &HostAnswer<'_>| host.extra.is_some_and(|extra| extra.interpreter.is_some());
     let Some((reference, theirs)) = hosts.iter().find(|host| told(host)).zip(host.extra) else {
@@ -30,7 +34,7 @@ pub(super) fn packages(
         return Vec::new();
     };
     let mut found = Vec::new();
-    found.extend(own_horovod(driver, host, theirs));
+    found.extend(own_horovod(driver, host, theirs, job));
     found.extend(interpreter(reference.name, ours, host, theirs));
     for (package, version) in &ours.packages {
         let there = theirs.packages.get(package);
@@ -48,7 +52,12 @@ pub(super) fn packages(
 }
 
 /// The agent may come from another installation than the one the ranks will import.
-fn own_horovod(driver: &HostFacts, host: &HostAnswer<'_>, theirs: &Extra) -> Option<Finding> {
+fn own_horovod(
+    driver: &HostFacts,
+    host: &HostAnswer<'_>,
+    theirs: &Extra,
+    job: &Job<'_>,
+) -> Option<Finding> {
     let version = theirs.packages.get("horovod")?;
     let interpreter = theirs.interpreter.as_ref()?;
     let is_news = *version != driver.version && *version != host.facts.version;
@@ -59,7 +68,7 @@ fn own_horovod(driver: &HostFacts, host: &HostAnswer<'_>, theirs: &Extra) -> Opt
                 "`{}` has horovod {version}, and {} is here",
                 interpreter.path, driver.version
             ),
-            pip(host, theirs, "horovod", &driver.version),
+            install(host.ssh, job.wheel, &interpreter.path),
         )
     })
 }
@@ -94,14 +103,23 @@ fn package_differs(
         Some(theirs) => format!("{package} {theirs} is installed there and {ours} on {name}"),
         None => format!("{package} is not installed there; {name} has {ours}"),
     };
-    let extra = host.extra.cloned().unwrap_or_default();
-    host.finding(Severity::Warning, what, pip(host, &extra, package, ours))
+    host.finding(Severity::Warning, what, pip(host, package, ours))
 }
 
-fn pip(host: &HostAnswer<'_>, extra: &Extra, package: &str, version: &str) -> String {
-    let python = extra.interpreter.as_ref().map_or("python", |one| &one.path);
-    format!(
-        "on {}: {python} -m pip install {package}=={version}",
-        host.name
-    )
+/// The public index has no builds with a label, as `torch 2.1+cu121`.
+fn pip(host: &HostAnswer<'_>, package: &str, version: &str) -> String {
+    if version.contains('+') {
+        return format!(
+            "install the same build, {package} {version}, on {}, from where it comes from here",
+            host.name
+        );
+    }
+    let python = quote(python(host.extra));
+    host.typed(&format!("{python} -m pip install {package}=={version}"))
+}
+
+/// The Python that the ranks there will have, as far as it is known.
+fn python(extra: Option<&Extra>) -> &str {
+    let interpreter = extra.and_then(|extra| extra.interpreter.as_ref());
+    interpreter.map_or("python3", |one| &one.path)
 }

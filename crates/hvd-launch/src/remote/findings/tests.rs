@@ -52,6 +52,7 @@ fn answer<'a>(name: &'a str, facts: &'a HostFacts) -> HostAnswer<'a> {
         slots: 2,
         facts,
         extra: None,
+        ssh: Some("ssh -p 12345 ann@b"),
         heard: None,
     }
 }
@@ -59,6 +60,7 @@ fn answer<'a>(name: &'a str, facts: &'a HostFacts) -> HostAnswer<'a> {
 const JOB: Job<'static> = Job {
     ranks: 4,
     directory: "/home/ann/my job",
+    wheel: Some("/dist/horovod-0.29.0.whl"),
 };
 
 /// What is found about a host `b` that differs from its neighbours by `change`.
@@ -87,7 +89,13 @@ fn another_version_is_fatal() {
     let (severity, what, remedy) = only(|facts| facts.version = "0.28.1".into());
     assert_eq!(severity, Severity::Fatal);
     assert_eq!(what, "horovod 0.28.1 is installed there and 0.29.0 here");
-    assert_eq!(remedy, "on b: pip install horovod==0.29.0");
+    assert!(
+        remedy.ends_with(
+            "`ssh -p 12345 ann@b 'cat > horovod-0.29.0.whl && env PIP_BREAK_SYSTEM_PACKAGES=1 \
+             python3 -m pip install ./horovod-0.29.0.whl' < /dist/horovod-0.29.0.whl`"
+        ),
+        "{remedy}"
+    );
 }
 
 #[test]
@@ -106,7 +114,7 @@ fn a_missing_directory_is_the_only_complaint_about_files() {
         "the working directory `/home/ann/my job` does not exist there"
     );
     assert!(
-        remedy.ends_with("ssh b mkdir -p '/home/ann/my job'"),
+        remedy.ends_with(r"ssh -p 12345 ann@b 'mkdir -p '\''/home/ann/my job'\'''"),
         "{remedy}"
     );
     let closed = only(|facts| facts.directory = Directory::Closed("permission denied".into()));
@@ -143,7 +151,7 @@ fn a_missing_command_is_fatal() {
     );
     let path = "/home/ann/run.sh".to_owned();
     let closed = only(|facts| facts.program = Some(Program::NotExecutable { path }));
-    assert_eq!(closed.2, "ssh b chmod +x /home/ann/run.sh");
+    assert_eq!(closed.2, "ssh -p 12345 ann@b chmod +x /home/ann/run.sh");
 }
 
 #[test]
@@ -160,7 +168,9 @@ fn scripts_are_missing_different_or_unreadable() {
     assert_eq!(severity, Severity::Fatal);
     assert_eq!(what, "the script `train.py` does not exist there");
     assert!(
-        remedy.ends_with("rsync -a '/home/ann/my job/train.py' b:'/home/ann/my job/train.py'"),
+        remedy.ends_with(
+            "tar -C / -cf - 'home/ann/my job/train.py' | ssh -p 12345 ann@b tar -C / -xf -"
+        ),
         "{remedy}"
     );
     let (severity, what, _) = with(Content::Sha256("fedcba9876543210".into()));
@@ -276,6 +286,24 @@ fn full_disks_are_fatal_for_temporary_files_only() {
     assert_eq!(found(image), []);
 }
 
+/// As in a container that was started with `--read-only`: the job's key is in `/dev/shm` then.
+#[test]
+fn read_only_temporary_files_are_fatal_only_without_shared_memory() {
+    let read_only = |facts: &mut HostFacts| {
+        facts.container = Container::Docker;
+        facts.temporary_disk.as_mut().unwrap().read_only = true;
+    };
+    let (severity, what, remedy) = only(read_only);
+    assert_eq!(severity, Severity::Warning);
+    assert!(what.contains("is read-only there"), "{what}");
+    assert_eq!(remedy, "start the container with --tmpfs /tmp");
+    let (severity, ..) = only(|facts| {
+        read_only(facts);
+        facts.shared_memory = None;
+    });
+    assert_eq!(severity, Severity::Fatal);
+}
+
 #[test]
 fn small_shared_memory_is_noted_with_the_engines_option() {
     let small = |container: Container| {
@@ -359,7 +387,7 @@ fn frameworks_are_compared_with_the_first_host_that_tells() {
     assert_eq!(found[3].severity, Severity::Warning);
     assert_eq!(
         found[3].remedy,
-        "on b: /venv/bin/python -m pip install torch==2.1"
+        "ssh -p 12345 ann@b '/venv/bin/python -m pip install torch==2.1'"
     );
     let none = judge(&Extra::default());
     assert_eq!(none.len(), 1, "{none:?}");

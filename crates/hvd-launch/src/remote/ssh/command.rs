@@ -20,6 +20,13 @@ const ALIVE_COUNT: u32 = 3;
 /// faster; this ends an ssh whose agent has gone on without it.
 const ALIVE_SECONDS: u32 = 5;
 
+/// Settings that make ssh believe any host.
+const UNCHECKED: &[&str] = &[
+    "StrictHostKeyChecking=no",
+    "UserKnownHostsFile=/dev/null",
+    "GlobalKnownHostsFile=/dev/null",
+];
+
 /// What is done about the keys hosts identify themselves with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HostKeys {
@@ -78,15 +85,44 @@ pub(crate) fn command_through(
     vec![KUBEXEC.into(), pod.into(), shell_line(interpreter).into()]
 }
 
+/// Program and arguments that print what ssh makes of these options and the user's configuration.
+pub(crate) fn describe(options: &SshOptions, host: &str) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["ssh".into(), "-G".into()];
+    words.extend(port_and_identity(options));
+    words.extend(["--".into(), without_brackets(host).into()]);
+    words
+}
+
 /// The command line a person types to see what ssh says: the same host, port and key, with
 /// questions allowed.
 pub(crate) fn by_hand(options: &SshOptions, host: &str) -> String {
     let mut words = vec!["ssh".to_owned()];
+    words.extend(host_key_options(options));
     for word in port_and_identity(options) {
         words.push(quote(&word.to_string_lossy()));
     }
     words.push(quote(&without_brackets(host)));
     words.join(" ")
+}
+
+/// What a person types for `--no-host-key-check`; else ssh decides, and may ask.
+pub(super) fn host_key_options(options: &SshOptions) -> Vec<String> {
+    let settings = match options.host_keys {
+        HostKeys::Unchecked => UNCHECKED,
+        HostKeys::AcceptNew | HostKeys::Strict => &[],
+    };
+    let option = |setting: &&str| ["-o".to_owned(), (*setting).to_owned()];
+    settings.iter().flat_map(option).collect()
+}
+
+/// The command line that runs a line of shell on another host; `by_hand` is what comes before it.
+/// Two shells read the line, the one it is typed in and the one over there.
+pub(crate) fn run_there(by_hand: &str, line: &str) -> String {
+    let is_plain = |word: &str| word == quote(word);
+    if line.split(' ').all(is_plain) {
+        return format!("{by_hand} {line}");
+    }
+    format!("{by_hand} {}", quote(line))
 }
 
 fn settings(options: &SshOptions) -> Vec<String> {
@@ -105,11 +141,7 @@ fn settings(options: &SshOptions) -> Vec<String> {
     let host_keys: &[&str] = match options.host_keys {
         HostKeys::AcceptNew => &["StrictHostKeyChecking=accept-new"],
         HostKeys::Strict => &["StrictHostKeyChecking=yes"],
-        HostKeys::Unchecked => &[
-            "StrictHostKeyChecking=no",
-            "UserKnownHostsFile=/dev/null",
-            "GlobalKnownHostsFile=/dev/null",
-        ],
+        HostKeys::Unchecked => UNCHECKED,
     };
     settings.extend(host_keys.iter().map(|&setting| setting.to_owned()));
     settings

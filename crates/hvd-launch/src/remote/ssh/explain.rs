@@ -6,12 +6,15 @@ mod login;
 mod network;
 mod there;
 
-use super::{
-    SshOptions, by_hand, quote,
-    recognise::{between, recognise, said},
-};
+pub(crate) use there::install;
 
-pub(crate) use super::recognise::Cause;
+use super::{
+    SshOptions, by_hand,
+    command::host_key_options,
+    quote,
+    recognise::{Cause, between, recognise, said},
+};
+use crate::remote::own_files::OwnFiles;
 
 /// Where ssh's server listens unless told otherwise.
 const SSH_PORT: u16 = 22;
@@ -34,13 +37,15 @@ pub(crate) struct Explanation {
 ///
 /// `exit` is ssh's exit status; nothing if it could not be started (then `stderr` holds the
 /// system's answer) or was ended by a signal. `stderr` is all it said there, and `stdout_noise`
-/// what came on standard output before, or instead of, the agent's first line.
+/// what came on standard output before, or instead of, the agent's first line. `own` is what
+/// [`own_files`](crate::remote::own_files) has found for the remedy.
 pub(crate) fn explain(
     host: &str,
     options: &SshOptions,
     exit: Option<i32>,
     stderr: &str,
     stdout_noise: &str,
+    own: &OwnFiles,
 ) -> Explanation {
     let cause = recognise(exit, stderr, stdout_noise);
     let facts = Facts {
@@ -49,6 +54,7 @@ pub(crate) fn explain(
         exit,
         stderr,
         stdout: stdout_noise,
+        own,
     };
     let (what, remedy) = network::explain(cause, &facts)
         .or_else(|| login::explain(cause, &facts))
@@ -68,6 +74,7 @@ struct Facts<'a> {
     exit: Option<i32>,
     stderr: &'a str,
     stdout: &'a str,
+    own: &'a OwnFiles,
 }
 
 impl Facts<'_> {
@@ -108,6 +115,7 @@ impl Facts<'_> {
     /// The line that puts the user's public key on the host.
     fn copy_key(&self) -> String {
         let mut words = vec!["ssh-copy-id".to_owned()];
+        words.extend(host_key_options(self.options));
         if self.port() != SSH_PORT {
             words.extend(["-p".to_owned(), self.port().to_string()]);
         }
@@ -121,6 +129,12 @@ impl Facts<'_> {
     /// A command line that runs `words` on the host.
     fn on_host(&self, words: &str) -> String {
         format!("{} {words}", by_hand(self.options, self.host))
+    }
+
+    /// How to install this Horovod there, into a Python of the host's.
+    fn install(&self, python: &str) -> String {
+        let by_hand = by_hand(self.options, self.host);
+        install(Some(&by_hand), self.own.wheel.as_deref(), python)
     }
 
     /// The first line with these words on standard error, or nothing.

@@ -7,8 +7,9 @@ mod explain;
 mod quote;
 mod recognise;
 
-pub(crate) use command::{AGENT_MISSING, by_hand, command_through};
+pub(crate) use command::{AGENT_MISSING, KUBEXEC, by_hand, command_through, describe, run_there};
 pub use command::{HostKeys, SshOptions};
-pub(crate) use explain::explain;
+pub(crate) use explain::{explain, install};
 pub(crate) use quote::quote;
 pub(super) use recognise::said;
+pub(crate) use recognise::{Cause, recognise};

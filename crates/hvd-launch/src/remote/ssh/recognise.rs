@@ -13,6 +13,8 @@ const SSH_ITSELF: i32 = 255;
 pub(crate) enum Cause {
     /// There is no ssh client on this machine.
     ClientMissing,
+    /// The user that runs ssh has no account on this machine.
+    NoAccountHere,
     /// ssh does not accept its own configuration.
     Configuration,
     /// The host's name does not resolve.
@@ -67,12 +69,16 @@ pub(crate) enum Cause {
     Unknown,
 }
 
+/// What ssh says of a user without an account; the number follows.
+pub(super) const NO_USER: &str = "No user exists for uid ";
+
 /// A cause and what must all be said for it.
 type Sign = (Cause, &'static [&'static str]);
 
 /// Words of ssh itself. The order matters: a changed key ends in the words of an unknown one, and
 /// an unusable private key in those of a refused one.
 const OF_SSH: &[Sign] = &[
+    (Cause::NoAccountHere, &[NO_USER]),
     (Cause::Configuration, &["Bad configuration option"]),
     (Cause::Configuration, &["Bad owner or permissions on"]),
     (Cause::NameUnknown, &["Could not resolve hostname"]),
@@ -128,7 +134,7 @@ const OF_HOST: &[Sign] = &[
 ];
 
 /// Finds the cause. `exit` is nothing when ssh could not be started or was ended by a signal.
-pub(super) fn recognise(exit: Option<i32>, stderr: &str, stdout: &str) -> Cause {
+pub(crate) fn recognise(exit: Option<i32>, stderr: &str, stdout: &str) -> Cause {
     if exit.is_none() && stderr.contains("(os error 2)") {
         return Cause::ClientMissing;
     }

@@ -50,6 +50,19 @@ fn the_whole_command_line() {
 }
 
 #[test]
+fn lines_for_people_carry_what_the_job_was_given() {
+    let unchecked = SshOptions {
+        host_keys: HostKeys::Unchecked,
+        ..options()
+    };
+    let by_hand = by_hand(&unchecked, "root@hostb");
+    assert!(by_hand.contains("-o StrictHostKeyChecking=no"), "{by_hand}");
+    assert!(by_hand.ends_with(" root@hostb"), "{by_hand}");
+    assert_eq!(run_there("ssh b", "mkdir -p /x"), "ssh b mkdir -p /x");
+    assert_eq!(run_there("ssh b", "rm '/a b'"), r"ssh b 'rm '\''/a b'\'''");
+}
+
+#[test]
 fn host_keys_are_checked_as_asked() {
     let with = |host_keys| {
         let options = SshOptions {

@@ -3,6 +3,9 @@
 use super::{Cause, Facts, SSH_PORT, between, quote};
 use crate::remote::ssh::HostKeys;
 
+/// Said where ssh has a file for host keys and none of them can be written.
+const NOT_WRITABLE: &str = "none of ssh's files of known hosts can be written here";
+
 /// What and remedy, if it is such a cause.
 pub(super) fn explain(cause: Cause, facts: &Facts<'_>) -> Option<(String, String)> {
     let texts = match cause {
@@ -22,15 +25,13 @@ pub(super) fn explain(cause: Cause, facts: &Facts<'_>) -> Option<(String, String
 }
 
 fn host_key_unknown(facts: &Facts<'_>) -> (String, String) {
-    let port = facts.port();
-    let at = if port == SSH_PORT {
-        String::new()
-    } else {
-        format!("-p {port} ")
-    };
     let looser = match facts.options.host_keys {
-        HostKeys::Strict => ", or leave out --ssh-strict: new hosts are then remembered",
+        HostKeys::Strict => "; or leave out --ssh-strict: new hosts are then believed",
         HostKeys::AcceptNew | HostKeys::Unchecked => "",
+    };
+    let add = match learn(facts) {
+        Some(line) => format!("`{line}` adds it"),
+        None => format!("{NOT_WRITABLE}: add it where they come from"),
     };
     (
         format!(
@@ -38,14 +39,33 @@ fn host_key_unknown(facts: &Facts<'_>) -> (String, String) {
             facts.host
         ),
         format!(
-            "`ssh-keyscan {at}{} >> ~/.ssh/known_hosts` adds it; compare the fingerprint with \
-             `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there{looser}",
-            quote(facts.name())
+            "{add}; compare the fingerprint with `ssh-keygen -lf \
+             /etc/ssh/ssh_host_ed25519_key.pub` there{looser}"
         ),
     )
 }
 
-/// ssh names the file and the entry itself, which may be another file than the user's own.
+/// The line that tells ssh the host's key, in the first of its files that can be written; none if
+/// there is no such file. Which these are, ssh knows: `~/.ssh` may be mounted read-only.
+fn learn(facts: &Facts<'_>) -> Option<String> {
+    let (name, port, file) = match &facts.own.known_hosts {
+        Some(known) => (
+            known.name.as_str(),
+            known.port,
+            quote(known.writable.first()?),
+        ),
+        None => (facts.name(), facts.port(), "~/.ssh/known_hosts".to_owned()),
+    };
+    let at = if port == SSH_PORT {
+        String::new()
+    } else {
+        format!("-p {port} ")
+    };
+    Some(format!("ssh-keyscan {at}{} >> {file}", quote(name)))
+}
+
+/// ssh names the file and the entry itself, which may be another file than the user's own. Where it
+/// cannot be written, the new key beside the old one does as well: ssh takes either.
 fn host_key_changed(facts: &Facts<'_>) -> (String, String) {
     let mut said = facts.stderr.lines().map(str::trim);
     let said = said.find(|line| line.starts_with("ssh-keygen ") && line.contains(" -R "));
@@ -55,16 +75,22 @@ fn host_key_changed(facts: &Facts<'_>) -> (String, String) {
     };
     let composed = format!("ssh-keygen -R {}", quote(&entry));
     let remove = said.map_or(composed, str::to_owned);
+    let can_forget = match (&facts.own.known_hosts, between(&remove, "-f \"", "\"")) {
+        (Some(known), Some(file)) => known.writable.iter().any(|writable| writable == file),
+        _ => true,
+    };
+    let mend = match learn(facts) {
+        _ if can_forget => format!("forget the old key: `{remove}`"),
+        Some(line) => format!("add the new key (the file with the old one is read-only): `{line}`"),
+        None => format!("remove the old key ({NOT_WRITABLE})"),
+    };
     (
         format!(
             "host `{}` has another key than last time: it was set up anew, or something else \
              answers in its place",
             facts.host
         ),
-        format!(
-            "if you know why, forget the old key: `{remove}`; for containers that come and go, \
-             --no-host-key-check"
-        ),
+        format!("if you know why, {mend}; for containers that come and go, --no-host-key-check"),
     )
 }
 
@@ -98,7 +124,7 @@ fn identity_missing(facts: &Facts<'_>) -> (String, String) {
         ),
         format!(
             "name the right file with `-i`, or make one and take it there: `ssh-keygen -t ed25519 \
-             -f {file}`, `{}`",
+             -N '' -f {file}`, `{}`",
             facts.copy_key()
         ),
     )
@@ -134,13 +160,35 @@ fn key_refused(facts: &Facts<'_>) -> (String, String) {
             refuser(facts)
         ),
         format!(
-            "add your public key to ~/.ssh/authorized_keys there, from where you may log in \
+            "add your public key to ~/.ssh/authorized_keys there{}, from where you may log in \
              `{}`; is the user right (`-H user@{}:SLOTS`), does the file belong to it with mode \
-             600, and is a key with a passphrase in your agent (`ssh-add`)?",
+             600, and is a key with a passphrase in your agent (`ssh-add`)?{}",
+            on_the_spot(facts),
             facts.copy_key(),
-            facts.name()
+            facts.name(),
+            locked(facts)
         ),
     )
+}
+
+/// For who sits at the host, as its administrator, or in the container.
+fn on_the_spot(facts: &Facts<'_>) -> String {
+    let key = facts.own.public_key.as_deref();
+    key.map_or_else(String::new, |key| {
+        format!(", as that user `mkdir -p -m 700 ~/.ssh && echo '{key}' >> ~/.ssh/authorized_keys`")
+    })
+}
+
+/// A server does not tell its clients that it holds an account for locked. Root's never is.
+fn locked(facts: &Facts<'_>) -> String {
+    match facts.user() {
+        Some(user) if user != "root" => format!(
+            " An sshd without PAM, as in containers, takes an account that `useradd` has made for \
+             locked: `usermod -p '*' {}` there opens it for keys alone",
+            quote(user)
+        ),
+        _ => String::new(),
+    }
 }
 
 fn password_wanted(facts: &Facts<'_>) -> (String, String) {
@@ -153,7 +201,7 @@ fn password_wanted(facts: &Facts<'_>) -> (String, String) {
         ),
         format!(
             "`{}` asks for it once and leaves your key there (no key yet: `ssh-keygen -t \
-             ed25519`; a key with a passphrase: `ssh-add`)",
+             ed25519 -N '' -f ~/.ssh/id_ed25519`; a key with a passphrase: `ssh-add`)",
             facts.copy_key()
         ),
     )

@@ -1,11 +1,13 @@
 //! Sentences for what keeps the connection itself from being made.
 
 use super::{Cause, Facts, SSH_PORT, between, by_hand, quote};
+use crate::remote::ssh::recognise::NO_USER;
 
 /// What and remedy, if it is such a cause.
 pub(super) fn explain(cause: Cause, facts: &Facts<'_>) -> Option<(String, String)> {
     let texts = match cause {
         Cause::ClientMissing => client_missing(facts),
+        Cause::NoAccountHere => no_account_here(facts),
         Cause::Configuration => configuration(facts),
         Cause::NameUnknown => name_unknown(facts),
         Cause::Refused => refused(facts),
@@ -30,6 +32,24 @@ fn client_missing(facts: &Facts<'_>) -> (String, String) {
         "install it, e.g. `apt-get install openssh-client`, or start an agent on each host by \
          hand: `horovodrun agent --help`"
             .to_owned(),
+    )
+}
+
+/// As in a container that was started with the number of a user.
+fn no_account_here(facts: &Facts<'_>) -> (String, String) {
+    let number = facts.line_with(NO_USER).split_once(NO_USER);
+    let number = number.map_or("UID", |(_, number)| number.trim());
+    (
+        format!(
+            "ssh does not go to host `{}` for user {number}, who has no account on this machine",
+            facts.host
+        ),
+        format!(
+            "as root here: `useradd --uid {} --create-home horovod`; or run as a user that has an \
+             account (a container: without `--user {number}`), or without ssh: \
+             `horovodrun agent --help`",
+            quote(number)
+        ),
     )
 }
 

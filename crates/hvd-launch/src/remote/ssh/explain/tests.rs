@@ -1,6 +1,8 @@
 //! Real refusals and what becomes of them. The texts were said by OpenSSH 9.2 and 10.0 clients to
 //! throw-away servers, one for each case; where both agree, once. Names and ports are changed.
 
+mod lines;
+
 use std::time::Duration;
 
 use super::*;
@@ -214,6 +216,16 @@ const NETWORK: &[Case] = &[
 const LOGIN: &[Case] = &[
     (
         Some(255),
+        "No user exists for uid 1000\r\n",
+        "",
+        Cause::NoAccountHere,
+        &[
+            "for user 1000, who has no account on this machine",
+            "`useradd --uid 1000 --create-home horovod`",
+        ],
+    ),
+    (
+        Some(255),
         "root@b: Permission denied (publickey).\r\n",
         "",
         Cause::KeyRefused,
@@ -282,7 +294,7 @@ const LOGIN: &[Case] = &[
         Cause::IdentityMissing,
         &[
             "the private key `/keys/no` for host `root@b` cannot be read: No such file or directory",
-            "`ssh-keygen -t ed25519 -f /keys/no`",
+            "`ssh-keygen -t ed25519 -N '' -f /keys/no`",
         ],
     ),
     (
@@ -335,7 +347,7 @@ const THERE: &[Case] = &[
         Cause::AgentMissing,
         &[
             "host `root@b` has neither `/opt/py/bin/python3` nor `horovodrun`",
-            "`ssh -p 12345 root@b python3 -m pip install horovod==",
+            "the wheel that this host has it from, with `python3 -m pip install FILE.whl`",
         ],
     ),
     (
@@ -346,7 +358,7 @@ const THERE: &[Case] = &[
         Cause::NoHorovod,
         &[
             "`/usr/bin/python3` on host `root@b` has no horovod",
-            "root@b /usr/bin/python3 -m pip install horovod==",
+            "`/usr/bin/python3 -m pip install FILE.whl`",
         ],
     ),
     (
@@ -355,8 +367,8 @@ const THERE: &[Case] = &[
         "",
         Cause::NoHorovod,
         &[
-            "is older than this one",
-            concat!("horovod==", env!("CARGO_PKG_VERSION")),
+            concat!("is older than this one, ", env!("CARGO_PKG_VERSION")),
+            "FILE.whl",
         ],
     ),
     (
@@ -417,6 +429,17 @@ fn options() -> SshOptions {
         host_keys: HostKeys::AcceptNew,
         connect_timeout: Duration::from_secs(10),
     }
+}
+
+/// On a machine of which nothing more is known.
+fn explain(
+    host: &str,
+    options: &SshOptions,
+    exit: Option<i32>,
+    stderr: &str,
+    stdout: &str,
+) -> Explanation {
+    super::explain(host, options, exit, stderr, stdout, &OwnFiles::default())
 }
 
 #[test]

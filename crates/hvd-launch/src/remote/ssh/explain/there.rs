@@ -1,10 +1,37 @@
 //! Sentences for what is wrong on the host itself, after the login.
 
+use std::path::Path;
+
 use super::{Cause, Facts, quote};
-use crate::remote::ssh::{AGENT_MISSING, recognise::said};
+use crate::remote::ssh::{AGENT_MISSING, recognise::said, run_there};
 
 /// What has to be installed on every host: the same as here.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How to install this Horovod on another host: by sending the wheel that it was installed from here,
+/// because no index need have it, and a host need not reach one. `by_hand` is how to get there by ssh.
+pub(crate) fn install(by_hand: Option<&str>, wheel: Option<&str>, python: &str) -> String {
+    let name = wheel.and_then(|wheel| Path::new(wheel).file_name());
+    let (Some(by_hand), Some(wheel), Some(name)) = (by_hand, wheel, name) else {
+        return format!(
+            "install there the wheel that this host has it from, with `{} -m pip install FILE.whl` \
+             (in a checkout, `make wheel` makes it)",
+            quote(python)
+        );
+    };
+    // Into the home directory: a name in /tmp that others can guess is theirs to take. The Python of
+    // a distribution takes packages only if it is told so.
+    let name = quote(&name.to_string_lossy());
+    let line = format!(
+        "cat > {name} && env PIP_BREAK_SYSTEM_PACKAGES=1 {} -m pip install ./{name}",
+        quote(python)
+    );
+    format!(
+        "send it the wheel that this host has it from: `{} < {}`",
+        run_there(by_hand, &line),
+        quote(wheel)
+    )
+}
 
 /// What and remedy, if it is such a cause.
 pub(super) fn explain(cause: Cause, facts: &Facts<'_>) -> Option<(String, String)> {
@@ -30,9 +57,8 @@ fn agent_missing(facts: &Facts<'_>) -> (String, String) {
     (
         format!("host `{}` has {neither}", facts.host),
         format!(
-            "install it there, best at the same place as here: `{}`; in containers, run the same \
-             image",
-            facts.on_host(&format!("python3 -m pip install horovod=={VERSION}"))
+            "{}; in containers, run the same image",
+            facts.install("python3")
         ),
     )
 }
@@ -52,8 +78,7 @@ fn no_horovod(facts: &Facts<'_>) -> (String, String) {
     } else {
         format!("`{python}` on host `{host}` has no horovod")
     };
-    let install = format!("{} -m pip install horovod=={VERSION}", quote(python));
-    (what, format!("`{}`", facts.on_host(&install)))
+    (what, facts.install(python))
 }
 
 fn command_not_found(facts: &Facts<'_>) -> (String, String) {
@@ -64,8 +89,8 @@ fn command_not_found(facts: &Facts<'_>) -> (String, String) {
             facts.last_words()
         ),
         format!(
-            "`/bin/sh` and horovod must be there: `{}`",
-            facts.on_host(&format!("python3 -m pip install horovod=={VERSION}"))
+            "`/bin/sh` and horovod must be there: {}",
+            facts.install("python3")
         ),
     )
 }

@@ -1,0 +1,91 @@
+"""What a refusal tells people to type, typed in the container it is meant for: these have no rsync,
+a Python that belongs to the distribution, and keys that are mounted read-only."""
+
+from __future__ import annotations
+
+import re
+
+from docker_hosts import PORT, Container, Containers
+from engine import TREE
+
+HOSTS = f"-H node7:1,node8:1 -p {PORT}"
+
+
+def refused(master: Container, command: str) -> str:
+    done = master.run(command)
+    assert done.returncode == 1, done
+    return done.stderr.strip()
+
+
+def command(words: str, beginning: str) -> str:
+    """The command that begins like this, out of its backticks."""
+    found = [part for part in re.findall(r"`([^`]+)`", words) if part.startswith(beginning)]
+    assert len(found) == 1, words
+    return found[0]
+
+
+def types(container: Container, line: str) -> None:
+    done = container.run(line, timeout=120)
+    assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+
+
+def test_a_script_is_copied_without_rsync(containers: Containers) -> None:
+    worker = containers.worker("node8")
+    master = containers.master("node7")
+    types(master, "! command -v rsync && mkdir /job && echo 'print(\"ran\")' > /job/train.py")
+    job = f"cd /job && horovodrun -np 2 {HOSTS} python train.py"
+    words = refused(master, job)
+    types(master, words.rpartition("make it: ")[2])
+    words = refused(master, job)
+    assert "the script `train.py` does not exist there" in words
+    types(master, words.rpartition("copy it: ")[2])
+    done = master.run(job)
+    assert done.returncode == 0 and done.stdout.count("ran") == 2, done
+    assert worker.run("cat /job/train.py").stdout == 'print("ran")\n'
+
+
+def test_horovod_is_sent_from_the_image(containers: Containers) -> None:
+    """Into a Python that takes packages only from its distribution, without an index."""
+    worker = containers.worker("node8")
+    master = containers.master("node7")
+    types(worker, "pip uninstall --yes --break-system-packages horovod")
+    job = f"horovodrun -np 2 {HOSTS} python {TREE}/examples/numpy/digits.py --epochs 1"
+    words = refused(master, job)
+    assert "on host `node8` has no horovod, and no `horovodrun` is on its PATH" in words
+    types(master, command(words, "ssh "))
+    done = master.run(job)
+    assert done.returncode == 0 and "2 ranks" in done.stdout, done
+
+
+def test_a_worker_that_was_made_anew_is_known_again(containers: Containers) -> None:
+    containers.worker("node8")
+    master = containers.master("node7")
+    job = f"horovodrun -np 2 {HOSTS} true"
+    assert master.run(job).returncode == 0
+    containers.engine.run("rm", "--force", f"{containers.prefix}-node8")
+    containers.worker("node8")
+    words = refused(master, job)
+    assert "host `node8` has another key than last time" in words
+    types(master, command(words, "ssh-keygen "))
+    assert master.run(job).returncode == 0
+
+
+def test_a_strict_master_learns_a_key(containers: Containers) -> None:
+    containers.worker("node8")
+    master = containers.master("node7")
+    job = f"horovodrun -np 2 {HOSTS} --ssh-strict true"
+    words = refused(master, job)
+    types(master, command(words, "ssh-keyscan "))
+    assert master.run(job).returncode == 0
+
+
+def test_a_user_without_an_account_gets_one(containers: Containers) -> None:
+    """Without an account ssh does not even begin; keys are another matter."""
+    containers.worker("node8")
+    master = containers.master("node7", more=("--user", "1000"))
+    job = f"horovodrun -np 1 -H node8:1 -p {PORT} true"
+    words = refused(master, job)
+    assert "for user 1000, who has no account on this machine" in words
+    line = command(words, "useradd ")
+    containers.engine.run("exec", "--user", "0", master.name, "bash", "-c", line)
+    assert "takes none of your keys for user `horovod`" in refused(master, job)

@@ -66,7 +66,9 @@ for place in places:
 def count():
     for place in places:
         for link in list(held[place]):
-            if select.select([link], [], [], 0)[0]:
+            poll = select.poll()
+            poll.register(link, select.POLLIN)
+            if poll.poll(0):
                 held[place].remove(link)
     return {f"{address}:{port}": len(held[address, port]) for address, port in places}
 

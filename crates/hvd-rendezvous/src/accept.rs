@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::deadline::{self, Timed};
+use crate::deadline::{self, Socket, Timed};
 use crate::{Error, JobKey, Purpose, Result, Session};
 pub use gate::{Gate, Handshake, Hello, HelloOnly};
 pub use listener::{Listener, is_shortage};
@@ -198,7 +198,7 @@ where
                 door.receive(number, theirs, &peer);
                 door.register.remove(number);
             })?;
-            Ok((Connection { number, stream }, thread))
+            Ok((Connection::new(number, stream), thread))
         });
         if let Err(error) = started {
             self.endure(&error);
@@ -214,13 +214,15 @@ where
                 }
             }
             Err(_) if self.register.is_stopping() => {}
+            Err(_) if self.register.is_evicted(number) => {
+                self.refusals.refuse(peer, &Error::Crowded);
+            }
             Err(error) => self.refusals.refuse(peer, &error),
         }
     }
 
     /// Has a connection pass the gate (`DOOR-1`).
     fn pass(&self, number: u64, stream: Arc<L::Stream>) -> Result<Guest<L::Stream, G::Pass>> {
-        use crate::deadline::Socket;
         let mut timed = Timed::new(&*stream, deadline::after(HANDSHAKE));
         let (purpose, pass) = self.gate.check(&mut timed)?;
         let doing = "preparing a connection";

@@ -75,6 +75,9 @@ pub enum Error {
     /// The cipher refuses to work, which it does for no input of ours.
     #[error("the cipher of a connection failed")]
     NoCipher,
+    /// So many connections are about to prove the key that this one had to go.
+    #[error("too many connections are about to prove the key at once, and this was the oldest")]
+    Crowded,
     /// What arrived is not what the other end sent.
     #[error("{}", crate::session::TAMPERED)]
     Tampered,

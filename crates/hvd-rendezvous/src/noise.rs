@@ -99,9 +99,10 @@ mod tests {
         nine[0] = 9;
         let mut side = X25519::default();
         side.set(&nine);
-        let hex: String = side.pubkey().iter().map(|it| format!("{it:02x}")).collect();
         let expected = "422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079";
-        assert_eq!(hex, expected);
+        let byte = |at: usize| u8::from_str_radix(&expected[2 * at..2 * at + 2], 16).unwrap();
+        let expected: [u8; 32] = std::array::from_fn(byte);
+        assert_eq!(side.pubkey(), expected);
     }
 
     #[test]

@@ -71,12 +71,15 @@ pub struct Plan {
     pub attack: Attack,
 }
 
+/// Records by their way and their number in their connection.
+type Records = HashMap<(Direction, usize), Vec<u8>>;
+
 /// Passes connections on until the test ends.
 #[derive(Debug, Clone)]
 pub struct Meddler {
     plan: Plan,
-    /// Where records of earlier connections are kept, by their number in their connection.
-    recorded: Arc<Mutex<HashMap<(Direction, usize), Vec<u8>>>>,
+    /// Those of earlier connections.
+    recorded: Arc<Mutex<Records>>,
     /// How often the plan was carried out.
     done: Arc<Mutex<usize>>,
 }

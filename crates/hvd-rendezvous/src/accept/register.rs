@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::deadline::Socket;
-use std::sync::Arc;
 
 /// How many connections may be about to prove the key.
 const STRANGERS: usize = 256;
@@ -32,8 +31,21 @@ struct Entries<S> {
 
 #[derive(Debug)]
 pub(super) struct Connection<S> {
-    pub(super) number: u64,
-    pub(super) stream: Arc<S>,
+    number: u64,
+    stream: Arc<S>,
+    /// Whether it had to make room for another.
+    is_evicted: bool,
+}
+
+impl<S> Connection<S> {
+    pub(super) fn new(number: u64, stream: Arc<S>) -> Self {
+        let is_evicted = false;
+        Self {
+            number,
+            stream,
+            is_evicted,
+        }
+    }
 }
 
 impl<S> Register<S> {
@@ -65,6 +77,13 @@ impl<S> Register<S> {
     /// The connection has proved the key.
     pub(super) fn befriend(&self, number: u64) {
         self.lock().befriend(number);
+    }
+
+    /// Whether the connection had to make room for another.
+    pub(super) fn is_evicted(&self, number: u64) -> bool {
+        let entries = self.lock();
+        let mut open = entries.open.iter();
+        open.any(|open| open.number == number && open.is_evicted)
     }
 
     /// The connection is over, or no longer this register's business.
@@ -128,8 +147,9 @@ impl<S> Entries<S> {
 impl<S: Socket> Entries<S> {
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.strangers.pop_front()
-            && let Some(connection) = self.open.iter().find(|open| open.number == oldest)
+            && let Some(connection) = self.open.iter_mut().find(|open| open.number == oldest)
         {
+            connection.is_evicted = true;
             connection.stream.hang_up();
         }
     }

@@ -81,14 +81,14 @@ impl Card {
 
 /// Which wires a rank was told to use, as one word for all that has to be equal.
 fn wires(options: &MeshOptions) -> String {
-    let mut wires = format!("{:?}", options.kind);
-    if let Some(connections) = options.tcp.connections {
-        wires.push_str(&format!(" with {connections} connections"));
-    }
-    if options.tcp.encryption == Encryption::All {
-        wires.push_str(" with HOROVOD_ENCRYPT=all");
-    }
-    wires
+    let connections = options.tcp.connections;
+    let connections = connections.map(|connections| format!(" with {connections} connections"));
+    let encryption = match options.tcp.encryption {
+        Encryption::Control => "",
+        Encryption::All => " with HOROVOD_ENCRYPT=all",
+    };
+    let kind = options.kind;
+    format!("{kind:?}{}{encryption}", connections.unwrap_or_default())
 }
 
 /// Gives this rank's card to all others and returns everybody's, by rank.

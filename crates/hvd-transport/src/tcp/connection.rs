@@ -100,13 +100,12 @@ impl Connection {
             }
             seal.record.clear();
             seal.gone = 0;
-            match seal.session.sealer.seal(&bytes[sent..], &mut seal.record) {
-                Ok(count) => seal.uncounted = count,
-                Err(_) => {
-                    self.end();
-                    return sent;
-                }
-            }
+            let sealed = seal.session.sealer.seal(&bytes[sent..], &mut seal.record);
+            let Ok(count) = sealed else {
+                self.end();
+                return sent;
+            };
+            seal.uncounted = count;
         }
     }
 
@@ -137,13 +136,12 @@ impl Connection {
         let (opener, mut received) = (&mut seal.session.opener, 0);
         // What arrived before the other end closed is still good.
         while !self.is_tampered {
-            match opener.take(&mut buffer[received..]) {
-                Ok(count) => received += count,
-                Err(_) => {
-                    self.is_tampered = true;
-                    self.end();
-                }
-            }
+            let Ok(count) = opener.take(&mut buffer[received..]) else {
+                self.is_tampered = true;
+                self.end();
+                break;
+            };
+            received += count;
             if received == buffer.len() {
                 break;
             }

@@ -17,7 +17,7 @@ fuzz_targets() { debian g++; CARGO_TARGET_DIR=$PWD/fuzz/target cargo build --qui
 
 # The project as a user gets it, from the wheel.
 install_wheel() { "$BIN/pip" install --force-reinstall --no-deps dist/*.whl; }
-install_torch() { "$BIN/python" -c 'import torch' 2>/dev/null || "$BIN/pip" install torch; }
+install_torch() { "$BIN/python" -c 'import torch' 2>/dev/null || "$BIN/pip" install torch; "$BIN/pip" install --no-deps pytorch-ignite packaging; }
 
 # TensorFlow in a venv of its own: nothing else has to wait for its import.
 TENSORFLOW=$PWD/.venv-tensorflow/bin

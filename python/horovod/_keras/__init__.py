@@ -5,6 +5,7 @@ Keras that they are for, as a module.
 from __future__ import annotations
 
 from horovod._keras.optimizer import (
+    CallableList,
     Distributed,
     create_distributed_optimizer,
     register_local_layers,
@@ -20,6 +21,7 @@ from horovod._keras.values import (
 from horovod._keras.versions import backend_name, bridge, is_keras_3
 
 __all__ = [
+    "CallableList",
     "Distributed",
     "allgather",
     "allreduce",

@@ -9,14 +9,30 @@ import torch
 
 from horovod.common import collectives
 from horovod.common.objects import allgather_object, broadcast_object
-from horovod.torch.async_ops import broadcast_async_
-from horovod.torch.mpi_ops import synchronize
+from horovod.torch.mpi_ops import (
+    ProcessSet,
+    allgather,
+    broadcast_,
+    broadcast_async_,
+    global_process_set,
+    rank,
+    size,
+    synchronize,
+)
 
 __all__ = [
+    "ProcessSet",
+    "allgather",
     "allgather_object",
+    "broadcast_",
+    "broadcast_async_",
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "global_process_set",
+    "rank",
+    "size",
+    "synchronize",
 ]
 
 

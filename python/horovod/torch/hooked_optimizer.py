@@ -43,6 +43,7 @@ class HookedOptimizer(torch.optim.Optimizer):
     backward_passes_per_step: int
     _buckets: list[Bucket]
     _requires_update: set[torch.nn.Parameter]
+    _grad_accs: list[Any]
     _complete: list[Bucket]
     """Small gradients that are to be started together."""
     _complete_bytes: int
@@ -85,6 +86,7 @@ class HookedOptimizer(torch.optim.Optimizer):
         self.backward_passes_per_step = passes
         self._buckets = []
         self._requires_update = set()
+        self._grad_accs = []
         self._complete = []
         self._complete_bytes = 0
         self._synchronized = False
@@ -112,7 +114,18 @@ class HookedOptimizer(torch.optim.Optimizer):
         optimizer = weakref.ref(self)
         for index, parameter in enumerate(group):
             hook = partial(_gradient_is_ready, optimizer, bucket, index)
+            self._call_when_accumulated(parameter, hook)
+
+    def _call_when_accumulated(
+        self, parameter: torch.nn.Parameter, hook: Callable[[torch.nn.Parameter], None]
+    ) -> None:
+        if hasattr(parameter, "register_post_accumulate_grad_hook"):
             parameter.register_post_accumulate_grad_hook(hook)
+            return
+        # PyTorch 2.0: a hook on what adds to the gradient, which lives as long as it is kept.
+        accumulator: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+        accumulator.register_hook(lambda *_: hook(parameter))
+        self._grad_accs.append(accumulator)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters, whose gradients are combined like the others'."""

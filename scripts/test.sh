@@ -24,6 +24,7 @@ TENSORFLOW=$PWD/.venv-tensorflow/bin
 install_tensorflow() {
     [ -x "$TENSORFLOW/pip" ] || "$PYTHON" -m venv "$PWD/.venv-tensorflow"
     "$TENSORFLOW/pip" install tensorflow-cpu pytest pytest-timeout 'cloudpickle>=2'
+    "$TENSORFLOW/pip" install --no-deps tf_keras
     "$TENSORFLOW/pip" install --force-reinstall --no-deps dist/*.whl
 }
 on_two_ranks() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider "$@"; }

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from upstream_names import BASICS, COMMON, REDUCTIONS, TORCH, missing
+from upstream_names import BASICS, COMMON, REDUCTIONS, RUNNER, TORCH, missing
 
 import horovod.numpy as hvd
 from horovod.common import basics, process_sets, util
@@ -22,9 +22,9 @@ def job() -> Iterator[None]:
     hvd.shutdown()
 
 
-@pytest.mark.parametrize("module", COMMON)
+@pytest.mark.parametrize("module", [*COMMON, *RUNNER])
 def test_every_name_of_upstream_exists(module: str) -> None:
-    assert missing(module, COMMON[module]) == []
+    assert missing(module, {**COMMON, **RUNNER}[module]) == []
 
 
 @pytest.mark.parametrize("module", TORCH)

@@ -63,6 +63,21 @@ COMMON = {
     "horovod.data.data_loader_base": "BaseDataLoader AsyncDataLoaderMixin",
 }
 
+RUNNER = {
+    "horovod.runner": "run _HorovodArgs",
+    "horovod.runner.common.util.env": "get_env_rank_and_size",
+    "horovod.runner.common.util.hosts": """
+        HostInfo SlotInfo INVALID_SLOT_INFO parse_host_files parse_hosts_and_slots parse_hosts
+        get_host_assignments
+    """,
+    "horovod.runner.launch": """
+        run_commandline parse_args _run extension_available gloo_built mpi_built nccl_built
+        ddl_built ccl_built
+    """,
+    "horovod.runner.run_task": "main",
+    "horovod.runner.util.threads": "in_thread on_event",
+}
+
 TORCH = {
     "horovod.torch": f"""
         {BASICS} {SETS} {REDUCTIONS} {TORCH_OPERATIONS} Compression HorovodInternalError elastic

@@ -113,6 +113,18 @@ def run(
     arguments = _command_line(options)
     if mpi_args is not None:
         arguments.append(f"--mpi-args={mpi_args}")
+    return run_function(func, arguments, num_proc, executable, args, kwargs)
+
+
+def run_function(
+    func: Callable[..., Any],
+    arguments: list[str],
+    num_proc: int,
+    executable: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> list[Any]:
+    """Does what `run` does, with the options of `horovodrun` as they are typed."""
     call = _pickled_call(func, args, kwargs)
     return _run_job(executable or sys.executable, arguments, num_proc, call)
 

@@ -4,6 +4,7 @@ Keras that they are for, as a module.
 
 from __future__ import annotations
 
+from horovod._keras.compilation import watch
 from horovod._keras.optimizer import (
     CallableList,
     Distributed,
@@ -34,4 +35,5 @@ __all__ = [
     "load_model",
     "reducescatter",
     "register_local_layers",
+    "watch",
 ]

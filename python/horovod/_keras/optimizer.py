@@ -217,7 +217,7 @@ def distribute(keras: Any, optimizer: Any, settings: Settings, in_place: bool = 
         result = new.from_config(optimizer.get_config())
     result._hvd_steps = None
     result._hvd()
-    compilation.watch(keras, result)
+    compilation.watch(compilation.keras_of(result, keras))
     return result
 
 

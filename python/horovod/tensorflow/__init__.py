@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 try:
-    import tensorflow as _tensorflow  # noqa: F401
+    import tensorflow as _tensorflow
 except ModuleNotFoundError as _error:
     if _error.name != "tensorflow":
         raise
@@ -11,6 +11,7 @@ except ModuleNotFoundError as _error:
         "horovod.tensorflow needs TensorFlow, which is not installed: pip install tensorflow"
     ) from _error
 
+from horovod import _keras
 from horovod.common.basics import (
     counters,
     cross_rank,
@@ -178,3 +179,5 @@ __all__ = [
     "stop_timeline",
     "vars_to_refs",
 ]
+
+_keras.watch(_tensorflow.keras)

@@ -152,7 +152,13 @@ def _run(args: Any) -> list[Any] | None:
         from horovod.runner.function_job import run_function
 
         executable = getattr(args, "executable", None)
-        return run_function(args.run_func, command_line(args), args.num_proc, executable)
+        return run_function(
+            args.run_func,
+            command_line(args),
+            args.num_proc,
+            executable,
+            prints_exceptions=args.output_filename is not None,
+        )
     command = [sys.executable, "-m", "horovod.runner.launch", *command_line(args)]
     code = subprocess.call([*command, *(getattr(args, "command", None) or [])])
     if code != 0:

@@ -17,13 +17,14 @@ fuzz_targets() { debian g++; CARGO_TARGET_DIR=$PWD/fuzz/target cargo build --qui
 
 # The project as a user gets it, from the wheel.
 install_wheel() { "$BIN/pip" install --force-reinstall --no-deps dist/*.whl; }
-install_torch() { "$BIN/python" -c 'import torch' 2>/dev/null || "$BIN/pip" install torch; }
+install_torch() { "$BIN/python" -c 'import torch' 2>/dev/null || "$BIN/pip" install torch; "$BIN/pip" install --no-deps pytorch-ignite packaging; }
 
 # TensorFlow in a venv of its own: nothing else has to wait for its import.
 TENSORFLOW=$PWD/.venv-tensorflow/bin
 install_tensorflow() {
     [ -x "$TENSORFLOW/pip" ] || "$PYTHON" -m venv "$PWD/.venv-tensorflow"
     "$TENSORFLOW/pip" install tensorflow-cpu pytest pytest-timeout 'cloudpickle>=2'
+    "$TENSORFLOW/pip" install --no-deps tf_keras
     "$TENSORFLOW/pip" install --force-reinstall --no-deps dist/*.whl
 }
 on_two_ranks() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider "$@"; }

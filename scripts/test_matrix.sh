@@ -8,6 +8,7 @@ source "$(dirname "$0")/environment.sh"
 # A row: its name, which begins with the framework that its tests have in their names; Python; packages, and variables
 # for the tests, which are in capitals.
 MATRIX=(
+    "torch-2.0 3.11 torch==2.0.1 numpy<2"
     "torch-2.1 3.11 torch==2.1.2 numpy<2"
     "torch-2.3 3.11 torch==2.3.1 numpy<2"
     "torch-2.4 3.11 torch==2.4.1 numpy"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,20 +54,108 @@ def test_large_arguments_and_results() -> None:
     assert [len(result) for result in results] == [6_000_000] * 2
 
 
-def test_a_failing_function_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
+def fail_on_rank_1() -> None:
+    import horovod.numpy as hvd
+
+    hvd.init()
+    if hvd.rank() == 1:
+        raise KeyError("the reason \x1b[31m")
+    hvd.allreduce(1.0)
+
+
+def test_only_the_first_failure_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="the reason") as caught:
+        horovod.run(fail_on_rank_1, num_proc=3)
+    text = str(caught.value)
+    assert "ended with code 1; rank 1 on host localhost failed first:\nTraceback" in text
+    assert text.count("Traceback") == 1
+    assert text.endswith("KeyError: 'the reason \\x1b[31m'")
+    assert "run_task" not in text
+    assert capfd.readouterr().err == ""
+
+
+def test_the_files_of_failing_ranks_have_their_tracebacks(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="rank 1 on host localhost failed first"):
+        horovod.run(fail_on_rank_1, num_proc=2, output_filename=str(tmp_path))
+    assert "KeyError: 'the reason" in (tmp_path / "rank.1" / "stderr").read_text()
+
+
+def test_an_exception_with_escape_sequences_does_not_reach_the_terminal() -> None:
+    def fail() -> None:
+        raise SystemError("\x1b]0;title\x07")
+
+    with pytest.raises(RuntimeError, match="SystemError") as caught:
+        horovod.run(fail)
+    assert str(caught.value).endswith("SystemError: \\x1b]0;title\\x07")
+
+
+def test_a_rank_that_is_killed_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         import horovod.numpy as hvd
 
         hvd.init()
         if hvd.rank() == 1:
-            raise KeyError("the reason")
+            os.kill(os.getpid(), signal.SIGKILL)
         hvd.allreduce(1.0)
 
-    with pytest.raises(RuntimeError, match="the reason") as caught:
+    with pytest.raises(RuntimeError, match=r"rank 1 on localhost .*killed") as caught:
         horovod.run(fail, num_proc=2)
-    assert "the first error was" in str(caught.value)
-    assert "ended with code" in str(caught.value)
-    assert "the reason" in capfd.readouterr().err
+    assert "Traceback" not in str(caught.value)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+INTERRUPTED = """
+import os, sys, threading, time
+import horovod
+from horovod.runner import function_job
+
+function_job.DRAIN_SECONDS = 0.1
+released = threading.Event()
+
+class SlowErrors:
+    # Like a notebook's that is busy.
+    def write(self, text):
+        if "working" in text:
+            print("forwarding", flush=True)
+            released.wait()
+    def flush(self):
+        pass
+
+def wait():
+    print("running", os.getpid(), flush=True)
+    print("working", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+died = []
+threading.excepthook = died.append
+sys.stderr = SlowErrors()
+try:
+    horovod.run(wait, num_proc=2)
+except KeyboardInterrupt:
+    released.set()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(30)
+    print("interrupted, threads that died:", died)
+"""
+
+
+def test_an_interrupted_job_leaves_nothing_behind() -> None:
+    caller = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with caller:
+        assert caller.stdout is not None
+        first = [caller.stdout.readline() for _ in range(3)]
+        caller.send_signal(signal.SIGINT)
+        output, _ = caller.communicate(timeout=60)
+    assert output.splitlines()[-1] == "interrupted, threads that died: []"
+    ranks = [line.split()[-1] for line in first if "running" in line]
+    assert len(ranks) == 2
+    assert not [rank for rank in ranks if Path(f"/proc/{rank}").exists()]
 
 
 def test_a_result_that_cannot_be_sent() -> None:

@@ -71,7 +71,9 @@ else:
             return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
         def unsupported(self) -> tuple[torch.Tensor, str]:
-            return torch.empty(3, dtype=torch.float8_e5m2), "float8_e5m2"
+            # PyTorch 2.0 has no torch.float8_e5m2.
+            name = "float8_e5m2" if hasattr(torch, "float8_e5m2") else "qint8"
+            return torch.empty(3, dtype=getattr(torch, name)), name
 
         def dtype_name(self, tensor: torch.Tensor) -> str:
             return str(tensor.dtype).removeprefix("torch.")

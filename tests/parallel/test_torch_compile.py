@@ -9,6 +9,8 @@ import pytest
 from frameworks import even_and_odd
 
 torch = pytest.importorskip("torch")
+if not hasattr(torch, "compiler"):
+    pytest.skip("this PyTorch does not say when it compiles (torch.compiler)", True)
 
 import horovod.torch as hvd  # noqa: E402
 from horovod.common import basics  # noqa: E402

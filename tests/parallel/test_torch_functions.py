@@ -81,7 +81,22 @@ def test_an_optimizer_that_has_not_run() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (hvd.rank() + 1), momentum=0.9)
     hvd.broadcast_optimizer_state(optimizer, 0)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
-    assert model.weight.grad is None
+
+
+def test_an_optimizer_without_state_gets_gradients_of_zeros() -> None:
+    model = torch.nn.ModuleDict(
+        {"sparse": torch.nn.Embedding(4, 2, sparse=True), "dense": torch.nn.Linear(2, 1)}
+    )
+    model["dense"].bias.requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    hvd.broadcast_optimizer_state(optimizer, 0, model)
+    assert model["dense"].weight.grad.tolist() == [[0.0, 0.0]]
+    assert model["dense"].bias.grad is None
+    assert model["sparse"].weight.grad.is_sparse
+    assert not model["sparse"].weight.grad.to_dense().any()
+    model["dense"].weight.grad.fill_(1.0)
+    hvd.broadcast_optimizer_state(optimizer, 0, model)
+    assert model["dense"].weight.grad.tolist() == [[1.0, 1.0]]
 
 
 def test_lbfgs_is_refused() -> None:

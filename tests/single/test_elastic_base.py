@@ -10,7 +10,7 @@ import pytest
 from horovod.common import elastic
 from horovod.common.elastic import HostUpdateResult, ObjectState, State, run_fn
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from horovod.common.notifications import NotificationManager, notification_manager
+from horovod.common.notifications import WorkerNotificationManager, notification_manager
 
 
 def alone(obj: Any) -> Any:
@@ -228,7 +228,7 @@ def test_an_elastic_job_joins_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_source_of_news_is_started_once() -> None:
-    manager = NotificationManager()
+    manager = WorkerNotificationManager()
     starts: list[str] = []
     manager.set_source(lambda: starts.append("started"))
     manager.init()

@@ -55,6 +55,24 @@ def test_a_missing_framework_is_explained(module: str, package: str) -> None:
     assert f"pip install {module}" in run_python(code)
 
 
+@pytest.mark.parametrize("package", ["jax", "mxnet", "ray", "spark", "spark.torch", "ray.elastic"])
+def test_packages_that_are_not_there_yet_say_so(package: str) -> None:
+    code = f"try:\n    import horovod.{package}\nexcept ImportError as error:\n    print(error)"
+    (sentence,) = run_python(code).splitlines()
+    name = package.split(".")[0]
+    assert sentence.startswith(f"this version of Horovod has no horovod.{name} yet; ")
+
+
+def test_packages_that_are_not_there_yet_are_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    from horovod.common import build
+
+    monkeypatch.setattr(build, "_can_find", lambda module: True)
+    build.extension_available.cache_clear()
+    assert not build.extension_available("mxnet")
+    assert build.extension_available("torch")
+    build.extension_available.cache_clear()
+
+
 def test_a_broken_framework_is_not_called_missing() -> None:
     code = BLOCK.format(module="numpy").replace("name=name", "name='libdependency'")
     code += "try:\n    import horovod.numpy\nexcept ImportError as error:\n    print(error)"

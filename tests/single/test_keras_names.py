@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -83,6 +84,28 @@ def test_elastic_names() -> None:
             "run",
         }
         assert all(hasattr(namespace.elastic, name) for name in namespace.elastic.__all__)
+
+
+def test_old_scripts_compile() -> None:
+    import horovod.keras as hvd
+
+    hvd.init()
+    try:
+        model = keras.Sequential([keras.layers.Dense(1)])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.compile(
+                optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)),
+                loss="mse",
+                experimental_run_tf_function=False,
+            )
+        told = [w for w in caught if "experimental_run_tf_function is ignored" in str(w.message)]
+        if keras.__version__[0] != "2":
+            assert [warning.filename for warning in told] == [__file__]
+            with pytest.raises(TypeError, match="nonsense"):
+                model.compile("sgd", loss="mse", nonsense=True)
+    finally:
+        hvd.shutdown()
 
 
 def test_one_rank_trains_alone() -> None:

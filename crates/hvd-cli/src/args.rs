@@ -43,6 +43,12 @@ pub(crate) struct Args {
     pub(crate) mpi: bool,
     #[arg(long, hide = true, group = "controller")]
     pub(crate) jsrun: bool,
+    /// For `mpirun`, which only `--mpi` would start; some programs pass it in any case.
+    #[arg(long = "mpi-args", hide = true, allow_hyphen_values = true)]
+    pub(crate) for_mpirun: Option<String>,
+    /// The same.
+    #[arg(long = "binding-args", hide = true, allow_hyphen_values = true)]
+    pub(crate) binding: Option<String>,
     #[arg(long)]
     pub(crate) disable_cache: bool,
     #[arg(long, value_name = "DIRECTORY")]

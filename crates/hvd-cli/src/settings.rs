@@ -248,7 +248,17 @@ fn warnings(args: &Args, exports: &Exports) -> Vec<String> {
     let environment: Environment = exports.iter().cloned().collect();
     let idle = environment.without_effect();
     let idle = idle.iter().filter_map(|setting| setting.no_effect());
-    idle.chain(args.worker.deprecated()).collect()
+    let for_mpirun = [
+        ("--mpi-args", &args.for_mpirun),
+        ("--binding-args", &args.binding),
+    ];
+    let for_mpirun = for_mpirun
+        .into_iter()
+        .filter(|(_, value)| value.is_some())
+        .map(|(option, _)| format!("`{option}` has no effect without `--mpi`; leave it out"));
+    idle.chain(args.worker.deprecated())
+        .chain(for_mpirun)
+        .collect()
 }
 
 /// The option, else the environment, else the default; 0 counts as not given.

@@ -4,7 +4,9 @@ Keras that they are for, as a module.
 
 from __future__ import annotations
 
+from horovod._keras.compilation import watch
 from horovod._keras.optimizer import (
+    CallableList,
     Distributed,
     create_distributed_optimizer,
     register_local_layers,
@@ -20,6 +22,7 @@ from horovod._keras.values import (
 from horovod._keras.versions import backend_name, bridge, is_keras_3
 
 __all__ = [
+    "CallableList",
     "Distributed",
     "allgather",
     "allreduce",
@@ -32,4 +35,5 @@ __all__ = [
     "load_model",
     "reducescatter",
     "register_local_layers",
+    "watch",
 ]

@@ -3,7 +3,7 @@
 XLA refuses collectives of TensorFlow, and a loss scale must look at gradients after they were
 reduced, or a rank whose gradients overflow would stay away from the reduction. Keras decides about
 both in `compile`, without asking the optimizer; so the method is wrapped, once, and behaves as
-before for every other optimizer.
+before for every other optimizer, except that it accepts an argument of old scripts.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from typing import Any
 from horovod._keras.versions import is_keras_3
 
 _WATCHED = "_hvd_watched"
+_OLD_WORD = "experimental_run_tf_function"
 
 
-def watch(keras: Any, optimizer: Any) -> None:
-    """Wraps the `compile` method of models, unless that is done already."""
-    keras = _keras_of(optimizer, keras)
+def watch(keras: Any) -> None:
+    """Wraps the `compile` method of models, unless that is done already.
+
+    Packages do so when they are imported: in `model.compile(hvd.DistributedOptimizer(...))` Python
+    finds the method before there is an optimizer.
+    """
     owner = next(each for each in keras.Model.__mro__ if "compile" in vars(each))
     original = vars(owner)["compile"]
     if not hasattr(original, _WATCHED):
         owner.compile = _watched(keras, original)
 
 
-def _keras_of(optimizer: Any, default: Any) -> Any:
+def keras_of(optimizer: Any, default: Any) -> Any:
     """`tf_keras`, if the optimizer is one of those and `keras` means Keras 3."""
     if type(optimizer)._hvd_plain.__module__.startswith("tf_keras"):
         import tf_keras
@@ -41,6 +45,7 @@ def _watched(keras: Any, original: Any) -> Any:
 
     @functools.wraps(original)
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _drop_old_word(signature, kwargs)
         bound = signature.bind(self, *args, **kwargs)
         optimizer = bound.arguments.get("optimizer")
         if is_distributed(optimizer) or is_distributed(_inner(optimizer)):
@@ -52,6 +57,18 @@ def _watched(keras: Any, original: Any) -> Any:
 
     setattr(compile, _WATCHED, True)
     return compile
+
+
+def _drop_old_word(signature: inspect.Signature, kwargs: dict[str, Any]) -> None:
+    """Takes out an argument that every Horovod script of the time of TensorFlow 2.0 passes."""
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    if _OLD_WORD in kwargs and inspect.Parameter.VAR_KEYWORD not in kinds:
+        del kwargs[_OLD_WORD]
+        warnings.warn(
+            f"{_OLD_WORD} is ignored, because this Keras does not know it any more; leave it out "
+            "of model.compile()",
+            stacklevel=3,
+        )
 
 
 def is_distributed(optimizer: Any) -> bool:

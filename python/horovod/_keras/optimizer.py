@@ -86,6 +86,11 @@ class _Keras2(Distributed):
 
     _hvd_computed = False
 
+    @property
+    def _agg_helper(self) -> Any:
+        """What adds up gradients over backward passes; None without. Programs know it by this."""
+        return self._hvd().helper
+
     def _hvd_reduce(self, pairs: Any) -> list[tuple[Any, Any]]:
         self._hvd_computed = True
         pairs = list(pairs)
@@ -118,6 +123,16 @@ class Keras2(_Keras2):
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """The gradients of all ranks."""
         return self._hvd_reduce(super().compute_gradients(*args, **kwargs))  # type: ignore[misc]
+
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
+        """The same under the name that it has in `keras.optimizers.legacy`."""
+        if grad_loss is not None:
+            raise ValueError(
+                "grad_loss is only possible with optimizers of keras.optimizers.legacy"
+            )
+        return self.compute_gradients(loss, var_list, tape)
 
 
 class Legacy(_Keras2):
@@ -202,7 +217,7 @@ def distribute(keras: Any, optimizer: Any, settings: Settings, in_place: bool = 
         result = new.from_config(optimizer.get_config())
     result._hvd_steps = None
     result._hvd()
-    compilation.watch(keras, result)
+    compilation.watch(compilation.keras_of(result, keras))
     return result
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from horovod import _core
-from horovod.common import handles
+from horovod.common import build, handles, util
 from horovod.common import process_sets as sets
 from horovod.common.objects import allgather_object
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -252,3 +252,46 @@ def counters() -> dict[str, int]:
     """
     _initialized()
     return _core.counters()
+
+
+class HorovodBasics:
+    """The functions above and the reductions as one object, which programs know from upstream.
+
+    Upstream's loads an extension module by a path; here there is one, so arguments mean nothing.
+    """
+
+    Average = util.Average
+    Sum = util.Sum
+    Adasum = util.Adasum
+    Min = util.Min
+    Max = util.Max
+    Product = util.Product
+
+    init = staticmethod(init)
+    shutdown = staticmethod(shutdown)
+    is_initialized = staticmethod(is_initialized)
+    start_timeline = staticmethod(start_timeline)
+    stop_timeline = staticmethod(stop_timeline)
+    size = staticmethod(size)
+    local_size = staticmethod(local_size)
+    cross_size = staticmethod(cross_size)
+    rank = staticmethod(rank)
+    local_rank = staticmethod(local_rank)
+    cross_rank = staticmethod(cross_rank)
+    is_homogeneous = staticmethod(is_homogeneous)
+    mpi_threads_supported = staticmethod(mpi_threads_supported)
+    mpi_enabled = staticmethod(mpi_enabled)
+    gloo_enabled = staticmethod(gloo_enabled)
+    mpi_built = staticmethod(build.mpi_built)
+    gloo_built = staticmethod(build.gloo_built)
+    nccl_built = staticmethod(build.nccl_built)
+    ddl_built = staticmethod(build.ddl_built)
+    ccl_built = staticmethod(build.ccl_built)
+    cuda_built = staticmethod(build.cuda_built)
+    rocm_built = staticmethod(build.rocm_built)
+
+    def __init__(self, pkg_path: str = "", *args: str) -> None:
+        pass
+
+
+_basics = HorovodBasics()

@@ -8,6 +8,8 @@ import functools
 import importlib.util
 from pathlib import Path
 
+from horovod.common import not_yet
+
 
 def mpi_built(verbose: bool = False) -> bool:
     """Whether this build can use MPI."""
@@ -47,6 +49,8 @@ def rocm_built(verbose: bool = False) -> bool:
 @functools.cache
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Whether `horovod.<name>` exists and its framework is installed; neither is imported."""
+    if ext_base_name in not_yet.INSTEAD:
+        return False
     return _can_find(f"horovod.{ext_base_name}") and _can_find(ext_base_name)
 
 

@@ -15,7 +15,22 @@ from typing import Any
 
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from horovod.common.notifications import notification_manager
+from horovod.common.notifications import WorkerNotificationManager, notification_manager
+
+__all__ = [
+    "HorovodInternalError",
+    "HostUpdateResult",
+    "HostsUpdatedInterrupt",
+    "ObjectState",
+    "State",
+    "WorkerNotificationManager",
+    "is_elastic",
+    "notification_manager",
+    "recognized_failures",
+    "rejoin",
+    "run",
+    "run_fn",
+]
 
 
 class HostUpdateResult:
@@ -156,12 +171,15 @@ def recognized_failures(is_failure: Callable[[Exception], bool]) -> Iterator[Non
 
 
 def run(
-    func: Callable[..., Any], is_failure: Callable[[Exception], bool] = lambda error: False
+    func: Callable[..., Any],
+    is_failure: Callable[[Exception], bool] = lambda error: False,
+    reset: Callable[[], None] = rejoin,
 ) -> Callable[..., Any]:
     """Makes `func(state, ...)` go on after ranks were lost or hosts have changed.
 
     A job that was not started elastically cannot replace a rank: there a failure is raised, with
-    a sentence about that. `is_failure` recognizes errors by which a framework reports one.
+    a sentence about that. `is_failure` recognizes errors by which a framework reports one; `reset`
+    leaves the job and joins it again.
     """
 
     @functools.wraps(func)
@@ -169,7 +187,7 @@ def run(
         with recognized_failures(is_failure):
             return func(*args, **kwargs)
 
-    return run_fn(recognizing, rejoin, is_elastic)
+    return run_fn(recognizing, reset, is_elastic)
 
 
 def run_fn(

@@ -15,13 +15,16 @@ class HostsUpdatedInterrupt(RuntimeError):
         self.skip_sync = skip_sync
 
 
+def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
+    """The text for a framework whose version is not the one that Horovod was built for."""
+    return f"horovod was built for {name} {version}, but {name} {installed_version} is installed"
+
+
 class HorovodVersionMismatchError(ImportError):
     """A framework's version differs from the one that Horovod was built for."""
 
     def __init__(self, name: str, version: str, installed_version: str) -> None:
-        super().__init__(
-            f"horovod was built for {name} {version}, but {name} {installed_version} is installed"
-        )
+        super().__init__(get_version_mismatch_message(name, version, installed_version))
         self.name = name
         self.version = version
         self.installed_version = installed_version

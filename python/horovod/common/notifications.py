@@ -19,7 +19,7 @@ class Listener(Protocol):
         """Is told when a change happened and of which kind it was."""
 
 
-class NotificationManager:
+class WorkerNotificationManager:
     """Starts the source of news when it is first needed, and passes news on."""
 
     def __init__(self) -> None:
@@ -60,4 +60,4 @@ class NotificationManager:
             listener.on_hosts_updated(timestamp, update_res)
 
 
-notification_manager = NotificationManager()
+notification_manager = WorkerNotificationManager()

@@ -185,3 +185,12 @@ def _checked(process_set: ProcessSet) -> ProcessSet:
 def _checked_ranks(process_set: ProcessSet) -> list[int]:
     ranks = _checked(process_set).ranks or []
     return [require_count(rank, "a rank") for rank in ranks]
+
+
+def __getattr__(name: str) -> object:
+    """What upstream has here too; not imported above, because it needs this module."""
+    if name in ("HorovodBasics", "_basics"):
+        from horovod.common import basics
+
+        return getattr(basics, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

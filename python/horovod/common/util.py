@@ -19,19 +19,35 @@ from horovod.common.build import (
     mpi_built,
     nccl_built,
 )
+from horovod.common.compatibility import (
+    EXTENSIONS,
+    check_installed_version,
+    get_average_backwards_compatibility_fun,
+    get_ext_suffix,
+    get_extension_full_path,
+)
+from horovod.common.compatibility import _cache as _cache
+from horovod.common.exceptions import HorovodVersionMismatchError, get_version_mismatch_message
 
 __all__ = [
+    "EXTENSIONS",
     "Adasum",
     "Average",
+    "HorovodVersionMismatchError",
     "Max",
     "Min",
     "Product",
     "Sum",
     "ccl_built",
     "check_extension",
+    "check_installed_version",
     "ddl_built",
     "env",
     "extension_available",
+    "get_average_backwards_compatibility_fun",
+    "get_ext_suffix",
+    "get_extension_full_path",
+    "get_version_mismatch_message",
     "gloo_built",
     "gpu_available",
     "handle_average_backwards_compatibility",

@@ -53,6 +53,7 @@ from horovod.common.util import Adasum, Average, Sum
 from horovod.keras import callbacks, elastic
 
 Compression = _impl.bridge(keras).Compression
+_impl.watch(keras)
 
 __all__ = [
     "Adasum",

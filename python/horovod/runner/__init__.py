@@ -18,4 +18,8 @@ def __getattr__(name: str) -> object:
         from horovod.runner.function_job import run
 
         return run
+    if name == "_HorovodArgs":
+        from horovod.runner.compatibility import _HorovodArgs
+
+        return _HorovodArgs
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

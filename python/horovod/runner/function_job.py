@@ -2,11 +2,13 @@
 
 The launcher runs as a child process. It reads the pickled function from its standard input, serves
 it to the ranks, and writes their results to a pipe: for each rank in order, the length as an
-unsigned 64-bit little-endian number and then that many bytes of pickle.
+unsigned 64-bit little-endian number and then that many bytes of pickle. If an exception ended the
+job, the pipe has one such piece, JSON, about the rank that failed first.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import struct
@@ -15,7 +17,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 KEPT_ERROR_LINES = 40
@@ -23,28 +25,26 @@ DRAIN_SECONDS = 10.0
 """How long output may still arrive after the launcher has ended."""
 
 
-class _ErrorOutput:
-    """What a job wrote to standard error: its first traceback, which is the cause, and its end."""
+def _explain(code: int, received: bytes, last_lines: Sequence[str]) -> str:
+    """The text of the exception that reports a failure.
 
-    def __init__(self) -> None:
-        self.first_traceback: list[str] = []
-        self.end: deque[str] = deque(maxlen=KEPT_ERROR_LINES)
+    That is the exception of the rank that failed first, or, if it ended in another way, what the
+    launcher wrote about it.
+    """
+    message = f"the job failed: horovodrun ended with code {code}"
+    if received:
+        (piece,) = _pieces(received)
+        report = json.loads(piece)
+        place = f"rank {report['rank']} on host {report['host']}"
+        return f"{message}; {place} failed first:\n{_printable(report['traceback']).rstrip()}"
+    if last_lines:
+        return f"{message}; its last messages were:\n" + "".join(last_lines).rstrip()
+    return message
 
-    def add(self, line: str) -> None:
-        """Keeps a line if it may explain a failure."""
-        started = bool(self.first_traceback) or "Traceback (most recent call last)" in line
-        if started and len(self.first_traceback) < KEPT_ERROR_LINES:
-            self.first_traceback.append(line)
-        self.end.append(line)
 
-    def explain(self, code: int) -> str:
-        """The text of the exception that reports the failure."""
-        message = f"the job failed: horovodrun ended with code {code}"
-        if self.first_traceback:
-            return f"{message}; the first error was:\n" + "".join(self.first_traceback).rstrip()
-        if self.end:
-            return f"{message}; its last messages were:\n" + "".join(self.end).rstrip()
-        return message
+def _printable(text: str) -> str:
+    """A text without what would command a terminal."""
+    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def run(
@@ -78,7 +78,8 @@ def run(
 ) -> list[Any]:
     """Calls a function on every rank of a new job and returns the results, by rank.
 
-    Raises RuntimeError if the job fails, with the first error that it wrote.
+    Raises RuntimeError if the job fails, with the traceback of the rank that failed first. Ranks
+    print theirs only if `output_filename` asks for files of their output.
     """
     num_proc = _renamed(num_proc, np, "np", "num_proc")
     min_num_proc = _renamed(min_num_proc, min_np, "min_np", "min_num_proc")
@@ -113,7 +114,22 @@ def run(
     arguments = _command_line(options)
     if mpi_args is not None:
         arguments.append(f"--mpi-args={mpi_args}")
-    call = _pickled_call(func, args, kwargs)
+    return run_function(
+        func, arguments, num_proc, executable, args, kwargs, output_filename is not None
+    )
+
+
+def run_function(
+    func: Callable[..., Any],
+    arguments: list[str],
+    num_proc: int,
+    executable: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    prints_exceptions: bool = False,
+) -> list[Any]:
+    """Does what `run` does, with the options of `horovodrun` as they are typed."""
+    call = _pickled_call(func, args, kwargs, prints_exceptions)
     return _run_job(executable or sys.executable, arguments, num_proc, call)
 
 
@@ -159,12 +175,15 @@ def _command_line(options: Sequence[tuple[str, Any]]) -> list[str]:
 
 
 def _pickled_call(
-    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    prints_exceptions: bool,
 ) -> bytes:
     import cloudpickle
 
     call = cloudpickle.dumps((func, tuple(args), dict(kwargs or {})))
-    return pickle.dumps(([entry for entry in sys.path if entry], call))
+    return pickle.dumps(([entry for entry in sys.path if entry], prints_exceptions, call))
 
 
 def _run_job(executable: str, arguments: list[str], num_proc: int, call: bytes) -> list[Any]:
@@ -192,10 +211,12 @@ def _run_job(executable: str, arguments: list[str], num_proc: int, call: bytes) 
 def _finish_job(
     launcher: subprocess.Popen[bytes], results_pipe: IO[bytes], num_proc: int, call: bytes
 ) -> list[Any]:
-    errors = _ErrorOutput()
+    last_lines: deque[str] = deque(maxlen=KEPT_ERROR_LINES)
     received = bytearray()
+    # Now the thread's, which closes it; the launcher's end may come sooner.
+    stderr, launcher.stderr = launcher.stderr, None
     readers = [
-        _start_thread("horovod-errors", lambda: _forward_errors(launcher.stderr, errors)),
+        _start_thread("horovod-errors", lambda: _forward_errors(stderr, last_lines)),
         _start_thread("horovod-results", lambda: received.extend(_read_all(results_pipe))),
     ]
     try:
@@ -204,10 +225,11 @@ def _finish_job(
     except BaseException:
         launcher.terminate()
         raise
-    for reader in readers:
-        reader.join(DRAIN_SECONDS)
+    finally:
+        for reader in readers:
+            reader.join(DRAIN_SECONDS)
     if code != 0:
-        raise RuntimeError(errors.explain(code))
+        raise RuntimeError(_explain(code, bytes(received), last_lines))
     results = _results(bytes(received))
     if len(results) != num_proc:
         raise RuntimeError(
@@ -232,14 +254,15 @@ def _send(stream: IO[bytes] | None, content: bytes) -> None:
         pass
 
 
-def _forward_errors(stream: IO[bytes] | None, errors: _ErrorOutput) -> None:
-    """Passes the launcher's error output on, which is not ours in a notebook, and keeps parts."""
+def _forward_errors(stream: IO[bytes] | None, last_lines: deque[str]) -> None:
+    """Passes the launcher's error output on, which is not ours in a notebook, and keeps its end."""
     assert stream is not None
-    for line in stream:
-        text = line.decode(errors="replace")
-        errors.add(text)
-        sys.stderr.write(text)
-        sys.stderr.flush()
+    with stream:
+        for line in stream:
+            text = line.decode(errors="replace")
+            last_lines.append(text)
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 def _read_all(stream: IO[bytes]) -> bytes:
@@ -250,11 +273,14 @@ def _read_all(stream: IO[bytes]) -> bytes:
 def _results(content: bytes) -> list[Any]:
     import cloudpickle
 
-    results = []
+    return [cloudpickle.loads(piece) for piece in _pieces(content)]
+
+
+def _pieces(content: bytes) -> Iterator[bytes]:
+    """What the results pipe has brought, without the lengths."""
     start = 0
     while start < len(content):
         (length,) = struct.unpack_from("<Q", content, start)
         start += 8
-        results.append(cloudpickle.loads(content[start : start + length]))
+        yield content[start : start + length]
         start += length
-    return results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 try:
-    import tensorflow as _tensorflow  # noqa: F401
+    import tensorflow as _tensorflow
 except ModuleNotFoundError as _error:
     if _error.name != "tensorflow":
         raise
@@ -11,6 +11,7 @@ except ModuleNotFoundError as _error:
         "horovod.tensorflow needs TensorFlow, which is not installed: pip install tensorflow"
     ) from _error
 
+from horovod import _keras
 from horovod.common.basics import (
     counters,
     cross_rank,
@@ -33,6 +34,7 @@ from horovod.common.basics import (
 )
 from horovod.common.build import (
     ccl_built,
+    check_extension,
     cuda_built,
     ddl_built,
     gloo_built,
@@ -56,6 +58,7 @@ from horovod.common.util import (
     Product,
     Sum,
     handle_average_backwards_compatibility,
+    split_list,
 )
 from horovod.tensorflow import elastic, gradients  # noqa: F401
 from horovod.tensorflow.compression import Compression
@@ -68,12 +71,15 @@ from horovod.tensorflow.functions import (
     broadcast_variables,
 )
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
+from horovod.tensorflow.mpi_ops import _allreduce as _allreduce
+from horovod.tensorflow.mpi_ops import _grouped_allreduce as _grouped_allreduce
 from horovod.tensorflow.mpi_ops import (
     allgather,
     alltoall,
     barrier,
     broadcast,
     broadcast_,
+    check_num_rank_power_of_2,
     grouped_allgather,
     join,
     local_rank_op,
@@ -83,15 +89,21 @@ from horovod.tensorflow.mpi_ops import (
     size_op,
 )
 from horovod.tensorflow.optimizer import DistributedOptimizer
+from horovod.tensorflow.optimizer import _DistributedAdasumOptimizer as _DistributedAdasumOptimizer
+from horovod.tensorflow.optimizer import _DistributedOptimizer as _DistributedOptimizer
 from horovod.tensorflow.reductions import (
     allreduce,
-    check_num_rank_power_of_2,
     grouped_allreduce,
     grouped_reducescatter,
     reducescatter,
 )
 from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 from horovod.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
+from horovod.tensorflow.tape import _DistributedGradientTape as _DistributedGradientTape
+from horovod.tensorflow.util import _cache as _cache
+from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
+from horovod.tensorflow.util import _make_subgraph as _make_subgraph
+from horovod.tensorflow.util import refs_to_vars, vars_to_refs
 
 __all__ = [
     "Adasum",
@@ -122,6 +134,7 @@ __all__ = [
     "broadcast_object_fn",
     "broadcast_variables",
     "ccl_built",
+    "check_extension",
     "check_num_rank_power_of_2",
     "counters",
     "cross_rank",
@@ -155,11 +168,16 @@ __all__ = [
     "rank",
     "rank_op",
     "reducescatter",
+    "refs_to_vars",
     "remove_process_set",
     "rocm_built",
     "shutdown",
     "size",
     "size_op",
+    "split_list",
     "start_timeline",
     "stop_timeline",
+    "vars_to_refs",
 ]
+
+_keras.watch(_tensorflow.keras)

@@ -6,10 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod.common.process_sets import set_size
+from horovod.common.basics import size
 from horovod.common.util import Adasum
+from horovod.tensorflow.compression import Compression, Compressor
 from horovod.tensorflow.gradient_aggregation import require_passes
-from horovod.tensorflow.gradient_reduction import ReductionOptions
 from horovod.tensorflow.reductions import allreduce
 
 
@@ -21,15 +21,18 @@ class DistributedDeltaOptimizer(tf.compat.v1.train.Optimizer):
     def __init__(
         self,
         optimizer: Any,
-        name: str | None,
-        use_locking: bool,
-        options: ReductionOptions,
-        backward_passes_per_step: int,
+        name: str | None = None,
+        use_locking: bool = False,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: type[Compressor] = Compression.none,
+        backward_passes_per_step: int = 1,
     ) -> None:
         name = name or f"DistributedDelta{type(optimizer).__name__}"
         super().__init__(name=name, use_locking=use_locking)
         self._optimizer = optimizer
-        self._options = options
+        self._device_dense = device_dense
+        self._compression = compression
         self._passes = require_passes(backward_passes_per_step)
         self._count: tf.Variable | None = None
 
@@ -68,12 +71,12 @@ class DistributedDeltaOptimizer(tf.compat.v1.train.Optimizer):
 
     def _combine(self, start: Any, variable: Any) -> Any:
         delta = variable.read_value() - start.read_value()
-        if set_size(self._options.process_set) > 1:
+        if size() > 1:
             delta = allreduce(
                 delta,
                 op=Adasum,
-                compression=self._options.compression,
-                device_dense=self._options.device_dense,
+                compression=self._compression,
+                device_dense=self._device_dense,
             )
         return variable.assign(start.read_value() + delta, read_value=False)
 

@@ -10,10 +10,14 @@ import tensorflow as tf
 
 from horovod._keras.elastic import KerasState
 from horovod.common import elastic
-from horovod.common.basics import rank
+from horovod.common.basics import init, rank, shutdown
 from horovod.common.elastic import ObjectState, recognized_failures
+from horovod.common.elastic import run_fn as run_fn
+from horovod.common.exceptions import HorovodInternalError as HorovodInternalError
 from horovod.common.objects import broadcast_object
+from horovod.tensorflow.functions import broadcast_object_fn as broadcast_object_fn
 from horovod.tensorflow.functions import broadcast_variables
+from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
 from horovod.tensorflow.util import is_failure
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
@@ -21,7 +25,12 @@ __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Makes `func(state, ...)` go on after ranks were lost or hosts have changed."""
-    return elastic.run(func, is_failure)
+    return elastic.run(func, is_failure, _reset)
+
+
+def _reset() -> None:
+    shutdown()
+    init()
 
 
 class _Values(Protocol):

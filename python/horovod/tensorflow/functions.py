@@ -10,6 +10,10 @@ import tensorflow as tf
 from horovod.common import objects
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import mpi_ops
+from horovod.tensorflow.mpi_ops import allgather, broadcast, broadcast_, rank, size  # noqa: F401
+from horovod.tensorflow.util import _cache as _cache
+from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
+from horovod.tensorflow.util import _make_subgraph as _make_subgraph
 
 
 def broadcast_variables(
@@ -84,10 +88,10 @@ def broadcast_object_fn(
 ) -> Callable[[Any], Any]:
     """A function that returns the root's object, for use over and over."""
 
-    def broadcast(obj: Any) -> Any:
+    def broadcast_it(obj: Any) -> Any:
         return broadcast_object(obj, root_rank, session, name, process_set)
 
-    return broadcast
+    return broadcast_it
 
 
 def allgather_object(

@@ -12,6 +12,11 @@ from typing import Any
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow.compatibility import (  # noqa: F401
+    apply_op_to_not_none_tensors,
+    get_not_none_from_list,
+)
+from horovod.tensorflow.mpi_ops import size_op as size_op
 from horovod.tensorflow.util import reference, set_size_number
 
 

@@ -11,31 +11,119 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod.common.basics import is_homogeneous
-from horovod.common.process_sets import ProcessSet, global_process_set, set_size, usable_id
-from horovod.common.util import Average, Sum
+from horovod.common.basics import _basics as _basics
+from horovod.common.basics import (
+    cross_rank,
+    cross_size,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_enabled,
+    mpi_threads_supported,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from horovod.common.build import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gpu_available,
+    mpi_built,
+    nccl_built,
+    rocm_built,
+)
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
+    set_size,
+    usable_id,
+)
+from horovod.common.util import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    check_installed_version,
+    get_average_backwards_compatibility_fun,
+    get_ext_suffix,
+    handle_average_backwards_compatibility,
+    num_rank_is_power_2,
+)
 from horovod.tensorflow import naming
+from horovod.tensorflow.compatibility import _executing_eagerly as _executing_eagerly
+from horovod.tensorflow.naming import normalized as _normalize_name  # noqa: F401
 from horovod.tensorflow.op_library import ops
 
 __all__ = [
+    "Adasum",
+    "Average",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
     "allgather",
     "allreduce_tensor",
     "alltoall",
     "barrier",
     "broadcast",
     "broadcast_",
+    "ccl_built",
+    "check_installed_version",
+    "check_num_rank_power_of_2",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "get_average_backwards_compatibility_fun",
+    "get_ext_suffix",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "gpu_available",
     "grouped_allgather",
     "grouped_allreduce_tensors",
     "grouped_reducescatter_tensors",
+    "handle_average_backwards_compatibility",
+    "init",
     "is_homogeneous",
+    "is_initialized",
     "join",
+    "local_rank",
     "local_rank_op",
+    "local_size",
     "local_size_op",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "num_rank_is_power_2",
     "process_set_included_op",
+    "rank",
     "rank_op",
     "reducescatter_tensor",
+    "remove_process_set",
+    "rocm_built",
     "set_id",
+    "shutdown",
+    "size",
     "size_op",
+    "start_timeline",
+    "stop_timeline",
 ]
 
 
@@ -88,6 +176,10 @@ def grouped_allreduce_tensors(
         process_set_id=set_id(process_set),
         **naming.arguments("HorovodGroupedAllreduce", name, *naming.ends(tensors)),
     )
+
+
+_allreduce = allreduce_tensor
+_grouped_allreduce = grouped_allreduce_tensors
 
 
 def allgather(
@@ -253,6 +345,14 @@ def barrier(process_set: ProcessSet = global_process_set, name: str | None = Non
     with tf.control_dependencies(_collectives_so_far()):
         meeting = ops.horovod_barrier(process_set_id=set_id(process_set), name=name)
     return None if tf.inside_function() else meeting
+
+
+def check_num_rank_power_of_2(num_rank: int) -> None:
+    """Raises NotImplementedError if Adasum cannot work with so many ranks."""
+    if not num_rank_is_power_2(num_rank):
+        raise NotImplementedError(
+            f"Adasum needs a number of ranks that is a power of two, not {num_rank}"
+        )
 
 
 def rank_op(name: str | None = None) -> tf.Tensor:

@@ -29,12 +29,31 @@ class DistributedLegacyOptimizer(tf.compat.v1.train.Optimizer):
     def __init__(
         self,
         optimizer: Any,
-        name: str | None,
-        use_locking: bool,
-        options: ReductionOptions,
-        backward_passes_per_step: int,
-        average_aggregated_gradients: bool,
+        name: str | None = None,
+        use_locking: bool = False,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: type[Compressor] = Compression.none,
+        sparse_as_dense: bool = False,
+        op: int = Average,
+        gradient_predivide_factor: float = 1.0,
+        backward_passes_per_step: int = 1,
+        average_aggregated_gradients: bool = False,
+        groups: Any = None,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
     ) -> None:
+        options = ReductionOptions(
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            op,
+            gradient_predivide_factor,
+            groups,
+            process_set,
+            scale_local_gradients,
+        )
         name = name or f"Distributed{type(optimizer).__name__}"
         super().__init__(name=name, use_locking=use_locking)
         self._optimizer = optimizer
@@ -96,6 +115,10 @@ class DistributedLegacyOptimizer(tf.compat.v1.train.Optimizer):
         return self._optimizer.variables(*args, **kwargs)
 
 
+_DistributedOptimizer = DistributedLegacyOptimizer
+_DistributedAdasumOptimizer = DistributedDeltaOptimizer
+
+
 def DistributedOptimizer(
     optimizer: Any,
     name: str | None = None,
@@ -134,16 +157,22 @@ def DistributedOptimizer(
     if op == Adasum:
         if process_set is not global_process_set:
             raise NotImplementedError("Adasum is only possible for all ranks")
-        return DistributedDeltaOptimizer(
-            optimizer, name, use_locking, options, backward_passes_per_step
+        return _DistributedAdasumOptimizer(
+            optimizer,
+            name,
+            use_locking,
+            device_dense,
+            device_sparse,
+            compression,
+            backward_passes_per_step,
         )
-    return DistributedLegacyOptimizer(
+    return _DistributedOptimizer(
         optimizer,
         name,
         use_locking,
-        options,
-        backward_passes_per_step,
-        average_aggregated_gradients,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        **vars(options),
     )
 
 

@@ -13,7 +13,6 @@ from horovod.common.util import (
     Average,
     Sum,
     handle_average_backwards_compatibility,
-    num_rank_is_power_2,
 )
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow.compression import Compression, Compressor
@@ -210,12 +209,4 @@ def _require_adasum_possible(op: int, process_set: ProcessSet) -> None:
         return
     if process_set is not global_process_set:
         raise NotImplementedError("Adasum is only possible for all ranks, not for a process set")
-    check_num_rank_power_of_2(set_size(process_set))
-
-
-def check_num_rank_power_of_2(num_rank: int) -> None:
-    """Raises NotImplementedError if Adasum cannot work with so many ranks."""
-    if not num_rank_is_power_2(num_rank):
-        raise NotImplementedError(
-            f"Adasum needs a number of ranks that is a power of two, not {num_rank}"
-        )
+    mpi_ops.check_num_rank_power_of_2(set_size(process_set))

@@ -16,10 +16,46 @@ from horovod.tensorflow.gradient_reduction import (
 )
 
 
-class _Distributed:
-    """What is added to the class of a tape."""
+class _DistributedGradientTape(tf.GradientTape):
+    """What is put in front of the class of a tape. Programs may also derive from it."""
 
     _reducer: GradientReducer
+
+    def __init__(
+        self,
+        tape: tf.GradientTape,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: type[Compressor] = Compression.none,
+        sparse_as_dense: bool = False,
+        op: int = Average,
+        gradient_predivide_factor: float = 1.0,
+        groups: Any = None,
+        persistent: bool = False,
+        watch_accessed_variables: bool = True,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+    ) -> None:
+        super().__init__(persistent, watch_accessed_variables)
+        options = ReductionOptions(
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            op,
+            gradient_predivide_factor,
+            groups,
+            process_set,
+            scale_local_gradients,
+        )
+        self._continue(tape, options)
+
+    def _continue(self, tape: tf.GradientTape, options: ReductionOptions) -> None:
+        """Takes over what another tape has recorded."""
+        self.__dict__.update(tape.__dict__)
+        # The other tape leaves its own `with` block, not this one.
+        self._recording = False
+        self._reducer = GradientReducer("DistributedGradientTape", options)
 
     def register_local_source(self, source: Any) -> None:
         """The gradient of this source stays this rank's own, divided by the number of ranks."""
@@ -37,7 +73,7 @@ class _Distributed:
 
         Ranks whose layers have different names need `use_generic_names`.
         """
-        gradients = super().gradient(target, sources, output_gradients, **options)  # type: ignore[misc]
+        gradients = super().gradient(target, sources, output_gradients, **options)
         variables, found = _flat(sources), _flat(gradients)
         reduced = self._reducer(found, variables, use_generic_names)
         if isinstance(sources, (list, tuple)) and len(sources) == len(reduced):
@@ -96,11 +132,8 @@ def DistributedGradientTape(
         scale_local_gradients=scale_local_gradients,
     )
     base = type(gradtape)
-    tape: Any = object.__new__(type(base.__name__, (_Distributed, base), {}))
-    tape.__dict__.update(gradtape.__dict__)
-    # The wrapped tape leaves its own `with` block, not this one.
-    tape._recording = False
-    tape._reducer = GradientReducer("DistributedGradientTape", options)
+    tape: Any = object.__new__(type(base.__name__, (_DistributedGradientTape, base), {}))
+    tape._continue(gradtape, options)
     return tape
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +10,9 @@ import tensorflow as tf
 from horovod.common.elastic import is_elastic
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import mpi_ops
+from horovod.tensorflow.compatibility import _cache as _cache
+from horovod.tensorflow.compatibility import _executing_eagerly as _executing_eagerly
+from horovod.tensorflow.compatibility import _make_subgraph as _make_subgraph
 
 
 def reference(variable: Any) -> Any:
@@ -18,14 +21,18 @@ def reference(variable: Any) -> Any:
     return inner.ref() if hasattr(inner, "ref") else id(inner)
 
 
-def vars_to_refs(variables: Iterable[Any]) -> tuple[Any, ...]:
-    """References to variables, which can be compared and hashed."""
-    return tuple(variable.ref() for variable in variables)
+def vars_to_refs(variables: Any) -> Any:
+    """References to a variable or nested lists of them, which can be compared and hashed."""
+    if isinstance(variables, (list, tuple)):
+        return tuple(vars_to_refs(each) for each in variables)
+    return variables.ref()
 
 
-def refs_to_vars(references: Iterable[Any]) -> list[Any]:
-    """The variables behind references."""
-    return [each.deref() for each in references]
+def refs_to_vars(references: Any) -> Any:
+    """The variables behind references, in the same structure, of lists."""
+    if isinstance(references, tuple):
+        return [refs_to_vars(each) for each in references]
+    return references.deref()
 
 
 _SIGNS_OF_FAILURE = (

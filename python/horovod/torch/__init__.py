@@ -32,6 +32,7 @@ from horovod.common.basics import (
 )
 from horovod.common.build import (
     ccl_built,
+    check_extension,
     cuda_built,
     ddl_built,
     gloo_built,
@@ -85,6 +86,8 @@ from horovod.torch.mpi_ops import (
     synchronize,
 )
 from horovod.torch.optimizer import DistributedOptimizer
+from horovod.torch.optimizer import _DistributedAdasumOptimizer as _DistributedAdasumOptimizer
+from horovod.torch.optimizer import _DistributedOptimizer as _DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
@@ -118,6 +121,7 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "ccl_built",
+    "check_extension",
     "counters",
     "cross_rank",
     "cross_ranks",

@@ -27,7 +27,7 @@ class Bucket:
     def __init__(self, named: Sequence[tuple[str, torch.nn.Parameter]], passes: int) -> None:
         self.named = named
         # Only a hint of when to start, so that it is not counted anew for every gradient.
-        self.nbytes = sum(parameter.nbytes for _, parameter in named)
+        self.nbytes = sum(p.numel() * p.element_size() for _, p in named)
         self.passes_left: list[int] = []
         # What waits for the gradients, once they are on their way.
         self.finish: Callable[[], object] | None = None

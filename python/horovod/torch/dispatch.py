@@ -15,7 +15,7 @@ from horovod.common.process_sets import ProcessSet, usable_id
 from horovod.torch import functional_ops, gradients, grouped_functional_ops, grouped_gradients
 from horovod.torch.operators import KNOWS_NEW_SIZES
 
-if hasattr(torch.compiler, "is_compiling"):
+if hasattr(getattr(torch, "compiler", None), "is_compiling"):
     from torch.compiler import is_compiling
 else:
     from torch._utils import is_compiling

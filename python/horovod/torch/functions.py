@@ -9,14 +9,30 @@ import torch
 
 from horovod.common import collectives
 from horovod.common.objects import allgather_object, broadcast_object
-from horovod.torch.async_ops import broadcast_async_
-from horovod.torch.mpi_ops import synchronize
+from horovod.torch.mpi_ops import (
+    ProcessSet,
+    allgather,
+    broadcast_,
+    broadcast_async_,
+    global_process_set,
+    rank,
+    size,
+    synchronize,
+)
 
 __all__ = [
+    "ProcessSet",
+    "allgather",
     "allgather_object",
+    "broadcast_",
+    "broadcast_async_",
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "global_process_set",
+    "rank",
+    "size",
+    "synchronize",
 ]
 
 
@@ -54,10 +70,13 @@ def broadcast_optimizer_state(
     """Makes every rank's optimizer equal to the root's: options, counters and tensors.
 
     The root describes its state to the others, so a rank whose optimizer has not run yet needs
-    no step to create it; `model` is therefore not used.
+    no step to create it. Parameters of such an optimizer that have no gradient yet get one of
+    zeros, sparse where `model` says so.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("the state of LBFGS cannot be broadcast")
+    if not optimizer.state:
+        _add_zero_gradients(optimizer, model)
     tensors: list[torch.Tensor] = []
     is_root = collectives.is_root(root_rank)
     outline = _take_tensors(optimizer.state_dict(), tensors) if is_root else None
@@ -69,6 +88,19 @@ def broadcast_optimizer_state(
     )
     if not is_root:
         optimizer.load_state_dict(outline)
+
+
+def _add_zero_gradients(optimizer: torch.optim.Optimizer, model: torch.nn.Module | None) -> None:
+    """Upstream leaves them behind, and programs look at `.grad` before the first step."""
+    modules = [] if model is None else model.modules()
+    embeddings = [m for m in modules if isinstance(m, torch.nn.Embedding) and m.sparse]
+    sparse = {parameter for embedding in embeddings for parameter in embedding.parameters()}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad and parameter.grad is None:
+                zeros = torch.zeros_like(parameter)
+                is_sparse = parameter in sparse or isinstance(optimizer, torch.optim.SparseAdam)
+                parameter.grad = zeros.to_sparse() if is_sparse else zeros
 
 
 def _take_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:

@@ -31,6 +31,19 @@ class Reduction(NamedTuple):
     sparse_as_dense: bool
     process_set: ProcessSet
 
+    @classmethod
+    def of_gradients(
+        cls,
+        op: int,
+        compression: type[Compressor],
+        predivide_factor: float,
+        sparse_as_dense: bool,
+        process_set: ProcessSet,
+    ) -> Reduction:
+        """What the options of an optimizer ask for; the division of an average is in two parts."""
+        factors = (1.0 / predivide_factor, predivide_factor)
+        return cls(op, compression, *factors, sparse_as_dense, process_set)
+
     def start(self, group: Sequence[Named]) -> Finish:
         """Starts combining the gradients of a group; a missing gradient takes part as zeros.
 
@@ -66,6 +79,15 @@ class Reduction(NamedTuple):
             scaling = (prescale, postscale)
             return start_allreduce(target, target, name, op, scaling, process_set)
         return handle
+
+    def start_alone(self, name: str, parameter: torch.nn.Parameter) -> tuple[Any, Any]:
+        """Starts combining one gradient for a caller that waits for it and stores it itself."""
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        if self._travels_sparse((name, parameter)):
+            return sparse_allreduce_async(parameter.grad, name, self.op, self.process_set), None
+        tensor, ctx = self.compression.compress(parameter.grad)
+        return self._submit(name, [tensor]), ctx
 
     def _travels_sparse(self, named: Named) -> bool:
         return _gradient(named[1]).is_sparse and not self.sparse_as_dense

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,11 +17,13 @@ from typing import Any
 import torch
 
 from horovod.common.elastic import is_elastic
-from horovod.common.process_sets import set_size
+from horovod.common.process_sets import ProcessSet, global_process_set, set_size
+from horovod.common.util import Average
 from horovod.torch.bucket import Bucket
+from horovod.torch.compression import Compressor
 from horovod.torch.gradient_reduction import Reduction
 from horovod.torch.parameter_groups import Group, Groups, agree_on_groups
-from horovod.torch.parameter_names import automatic_name
+from horovod.torch.parameter_names import automatic_name, parameter_names
 
 STARTED_TOGETHER = 256 << 10
 """Bytes of gradients that are complete before their operations are started."""
@@ -36,16 +38,40 @@ def check_passes(passes: int) -> None:
 class HookedOptimizer(torch.optim.Optimizer):
     """The part put in front of the wrapped optimizer's class; `super()` is that class."""
 
-    _names: dict[torch.nn.Parameter, str]
+    _parameter_names: dict[torch.nn.Parameter, str]
     _reduction: Reduction
-    _backward_passes: int
+    backward_passes_per_step: int
     _buckets: list[Bucket]
-    _hooked: set[torch.nn.Parameter]
+    _requires_update: set[torch.nn.Parameter]
+    _grad_accs: list[Any]
     _complete: list[Bucket]
     """Small gradients that are to be started together."""
     _complete_bytes: int
     _synchronized: bool
     _should_synchronize: bool
+
+    def __init__(
+        self,
+        params: Any,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None,
+        compression: type[Compressor],
+        backward_passes_per_step: int = 1,
+        op: int = Average,
+        gradient_predivide_factor: float = 1.0,
+        groups: Groups = None,
+        sparse_as_dense: bool = False,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        """For programs that derive from this class; `DistributedOptimizer` needs no new object."""
+        super().__init__(params)  # type: ignore[call-arg]
+        self.distribute(
+            parameter_names(self, named_parameters),
+            backward_passes_per_step,
+            Reduction.of_gradients(
+                op, compression, gradient_predivide_factor, sparse_as_dense, process_set
+            ),
+            groups,
+        )
 
     def distribute(
         self,
@@ -54,12 +80,13 @@ class HookedOptimizer(torch.optim.Optimizer):
         reduction: Reduction,
         groups: Groups,
     ) -> None:
-        """Stands in for `__init__`: the rest of the instance is the wrapped optimizer's."""
-        self._names = names
+        """Adds what is ours to an instance that is otherwise the wrapped optimizer's."""
+        self._parameter_names = names
         self._reduction = reduction
-        self._backward_passes = passes
+        self.backward_passes_per_step = passes
         self._buckets = []
-        self._hooked = set()
+        self._requires_update = set()
+        self._grad_accs = []
         self._complete = []
         self._complete_bytes = 0
         self._synchronized = False
@@ -78,29 +105,44 @@ class HookedOptimizer(torch.optim.Optimizer):
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def _register_hooks(self, group: Group) -> None:
-        bucket = Bucket([(self._names[p], p) for p in group], self._backward_passes)
+        named = [(self._parameter_names[parameter], parameter) for parameter in group]
+        bucket = Bucket(named, self.backward_passes_per_step)
         self._buckets.append(bucket)
-        self._hooked.update(group)
+        self._requires_update.update(group)
         # Hooks live as long as the parameters; they must not keep an optimizer alive, nor act for
         # one that was given up for another.
         optimizer = weakref.ref(self)
         for index, parameter in enumerate(group):
             hook = partial(_gradient_is_ready, optimizer, bucket, index)
+            self._call_when_accumulated(parameter, hook)
+
+    def _call_when_accumulated(
+        self, parameter: torch.nn.Parameter, hook: Callable[[torch.nn.Parameter], None]
+    ) -> None:
+        if hasattr(parameter, "register_post_accumulate_grad_hook"):
             parameter.register_post_accumulate_grad_hook(hook)
+            return
+        # PyTorch 2.0: a hook on what adds to the gradient, which lives as long as it is kept.
+        accumulator: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+        accumulator.register_hook(lambda *_: hook(parameter))
+        self._grad_accs.append(accumulator)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters, whose gradients are combined like the others'."""
         super().add_param_group(param_group)
+        if not hasattr(self, "_reduction"):
+            return  # called while the wrapped optimizer is being made
         number = len(self.param_groups) - 1
         for index, parameter in enumerate(self.param_groups[number]["params"]):
-            self._names.setdefault(parameter, automatic_name(number, index))
-            if self._combines() and parameter.requires_grad and parameter not in self._hooked:
+            self._parameter_names.setdefault(parameter, automatic_name(number, index))
+            is_new = parameter not in self._requires_update
+            if is_new and self._combines() and parameter.requires_grad:
                 self._register_hooks((parameter,))
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how many backward passes add up before gradients are combined."""
         check_passes(passes)
-        self._backward_passes = passes
+        self.backward_passes_per_step = passes
         for bucket in self._buckets:
             bucket.expect(passes)
 
@@ -110,7 +152,7 @@ class HookedOptimizer(torch.optim.Optimizer):
             bucket.finish = None
         self._forget_complete()
         self._synchronized = False
-        self.set_backward_passes_per_step(self._backward_passes)
+        self.set_backward_passes_per_step(self.backward_passes_per_step)
         super().load_state_dict(state_dict)
 
     def _start_soon(self, bucket: Bucket) -> None:
@@ -128,6 +170,14 @@ class HookedOptimizer(torch.optim.Optimizer):
 
     def _start(self, bucket: Bucket) -> None:
         bucket.start(self._reduction)
+
+    def _allreduce_grad_async(self, parameter: torch.nn.Parameter) -> tuple[Any, Any]:
+        """Starts combining one gradient, for programs that do so themselves.
+
+        Returns a handle, or a function that waits if the gradient is sparse, and what the
+        compression needs to undo its work. `step` knows nothing of it.
+        """
+        return self._reduction.start_alone(self._parameter_names[parameter], parameter)
 
     def _is_combining(self) -> bool:
         return bool(self._complete) or any(bucket.finish for bucket in self._buckets)
@@ -152,7 +202,7 @@ class HookedOptimizer(torch.optim.Optimizer):
         finally:
             for bucket in self._buckets:
                 bucket.finish = None
-                bucket.expect(self._backward_passes)
+                bucket.expect(self.backward_passes_per_step)
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:

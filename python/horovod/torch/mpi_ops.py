@@ -13,10 +13,56 @@ from typing import Any
 import torch
 
 from horovod.common import collectives
-from horovod.common.basics import is_homogeneous
+from horovod.common.basics import _basics as _basics
+from horovod.common.basics import (
+    cross_rank,
+    cross_size,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_enabled,
+    mpi_threads_supported,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from horovod.common.build import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gpu_available,
+    mpi_built,
+    nccl_built,
+    rocm_built,
+)
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.handles import pending, poll, synchronize
-from horovod.common.process_sets import ProcessSet, global_process_set, usable_id
-from horovod.common.util import Average, handle_average_backwards_compatibility
+from horovod.common.handles import pending as _handle_map  # noqa: F401
+from horovod.common.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
+    usable_id,
+)
+from horovod.common.util import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    check_installed_version,
+    get_average_backwards_compatibility_fun,
+    handle_average_backwards_compatibility,
+    num_rank_is_power_2,
+)
 from horovod.torch import dispatch
 from horovod.torch.async_ops import (
     allgather_async,
@@ -27,6 +73,16 @@ from horovod.torch.async_ops import (
     broadcast_async_,
     reducescatter_async,
     sparse_allreduce_async,
+)
+from horovod.torch.compatibility import (
+    HorovodAllgather,
+    HorovodAllreduce,
+    HorovodAlltoall,
+    HorovodBroadcast,
+    HorovodGroupedAllgather,
+    HorovodGroupedAllreduce,
+    HorovodGroupedReducescatter,
+    HorovodReducescatter,
 )
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.grouped_async_ops import (
@@ -44,6 +100,24 @@ from horovod.torch.grouped_ops import (
 from horovod.torch.tensors import start_in_place
 
 __all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "HorovodAllgather",
+    "HorovodAllreduce",
+    "HorovodAlltoall",
+    "HorovodBroadcast",
+    "HorovodGroupedAllgather",
+    "HorovodGroupedAllreduce",
+    "HorovodGroupedReducescatter",
+    "HorovodInternalError",
+    "HorovodReducescatter",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
     "allgather",
     "allgather_async",
     "allreduce",
@@ -57,6 +131,17 @@ __all__ = [
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
+    "ccl_built",
+    "check_installed_version",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "get_average_backwards_compatibility_fun",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "gpu_available",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -65,12 +150,29 @@ __all__ = [
     "grouped_allreduce_async_",
     "grouped_reducescatter",
     "grouped_reducescatter_async",
+    "handle_average_backwards_compatibility",
+    "init",
     "is_homogeneous",
+    "is_initialized",
     "join",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "num_rank_is_power_2",
     "poll",
+    "rank",
     "reducescatter",
     "reducescatter_async",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
     "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
 ]
 

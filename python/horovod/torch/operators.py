@@ -1,4 +1,4 @@
-"""How an operator of PyTorch is made of Python functions, with every version from 2.1 on.
+"""How an operator of PyTorch is made of Python functions, with every version from 2.0 on.
 
 An operator does something with tensors, is described to the compiler by a function that only tells
 shapes, and may have a gradient. PyTorch has all of this from 2.4 on. Older versions get the same

@@ -8,15 +8,51 @@ from typing import Any
 
 import torch
 
+from horovod.common.build import rocm_built
 from horovod.common.collectives import check_allreduce_op
 from horovod.common.process_sets import ProcessSet, global_process_set, set_size, usable_id
-from horovod.common.util import Adasum, Average, Sum
+from horovod.common.util import Adasum, Average, Sum, split_list
 from horovod.torch.adasum_optimizer import AdasumOptimizer
 from horovod.torch.compression import Compression, Compressor
+from horovod.torch.functions import broadcast_object
 from horovod.torch.gradient_reduction import Reduction
 from horovod.torch.hooked_optimizer import HookedOptimizer, check_passes
+from horovod.torch.mpi_ops import (
+    allgather,
+    allreduce_async_,
+    broadcast_,
+    grouped_allreduce_async_,
+    rank,
+    size,
+    sparse_allreduce_async,
+    synchronize,
+)
 from horovod.torch.parameter_groups import Groups, check_groups
 from horovod.torch.parameter_names import parameter_names
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "ProcessSet",
+    "Sum",
+    "allgather",
+    "allreduce_async_",
+    "broadcast_",
+    "broadcast_object",
+    "global_process_set",
+    "grouped_allreduce_async_",
+    "rank",
+    "rocm_built",
+    "size",
+    "sparse_allreduce_async",
+    "split_list",
+    "synchronize",
+]
+
+_DistributedOptimizer = HookedOptimizer
+_DistributedAdasumOptimizer = AdasumOptimizer
 
 
 def DistributedOptimizer(
@@ -51,15 +87,11 @@ def DistributedOptimizer(
     check_groups(groups)
     usable_id(process_set)
     names = parameter_names(optimizer, named_parameters)
-    reduction = Reduction(
-        op,
-        compression,
-        1.0 / gradient_predivide_factor,
-        gradient_predivide_factor,
-        sparse_as_dense,
-        process_set,
+    reduction = Reduction.of_gradients(
+        op, compression, gradient_predivide_factor, sparse_as_dense, process_set
     )
-    mixin = AdasumOptimizer if op == Adasum and set_size(process_set) > 1 else HookedOptimizer
+    is_adasum = op == Adasum and set_size(process_set) > 1
+    mixin = _DistributedAdasumOptimizer if is_adasum else _DistributedOptimizer
     wrapped = type(optimizer)
     distributed: Any = type(wrapped.__name__, (mixin, wrapped), {})
     result = object.__new__(distributed)

@@ -17,6 +17,7 @@ from horovod.common.basics import size
 from horovod.common.handles import synchronize
 from horovod.common.util import Sum
 from horovod.torch.async_ops import allgather_async, allreduce_async_
+from horovod.torch.async_ops import allreduce_async as allreduce_async
 
 
 class SyncBatchNorm(_BatchNorm):

@@ -45,6 +45,12 @@ def test_mistakes_are_named_without_a_traceback(run, line: str, text: str) -> No
     assert b"panicked" not in errors
 
 
+def test_options_for_mpirun_are_ignored_with_a_warning(run) -> None:
+    code, output, errors = run("-np", "1", "--mpi-args=-x NCCL_DEBUG", "echo", "ran")
+    assert (code, output) == (0, b"[0]<stdout>:ran\n")
+    assert b"`--mpi-args` has no effect without `--mpi`; leave it out" in errors
+
+
 def test_as_many_ranks_as_asked_for_not_as_many_as_fit(run) -> None:
     code, output, _ = run("-np", "2", "-H", "localhost:4", "sh", "-c", "echo $HOROVOD_SIZE")
     assert code == 0

@@ -276,6 +276,11 @@ fn what_has_no_effect_yet_is_said_so() {
         text,
         "`--log-hide-timestamp` is deprecated; write `--log-without-timestamp`"
     );
+    assert_eq!(
+        warnings("-np 1 --mpi-args=-x --binding-args -bind x"),
+        "`--mpi-args` has no effect without `--mpi`; leave it out\n\
+         `--binding-args` has no effect without `--mpi`; leave it out"
+    );
 }
 
 #[test]

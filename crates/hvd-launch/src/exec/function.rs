@@ -1,8 +1,10 @@
 //! The launcher's part in `horovod.run()`: the function comes in on standard input and is stored
-//! for the workers; after a successful job the results leave through an inherited pipe.
+//! for the workers; after a successful job the results leave through an inherited pipe. If a rank's
+//! exception ended the job, what that rank says about it leaves through the pipe instead.
 //!
 //! ```text
 //! results pipe, per rank in order:  length u64 little-endian | that many bytes
+//! after a failure:                  the same, once
 //! ```
 //!
 //! What the bytes mean is known only to the Python at both ends.
@@ -74,15 +76,26 @@ impl Results {
         for rank in (0..ranks).map(Rank::from_index) {
             let key = format!("runfunc_result/{rank}");
             let result = server.get(&key).ok_or(Error::ResultMissing { rank })?;
-            let refused = |source| Error::Results {
-                fd: self.number,
-                source,
-            };
-            let length = (result.len() as u64).to_le_bytes();
-            self.pipe.write_all(&length).await.map_err(refused)?;
-            self.pipe.write_all(&result).await.map_err(refused)?;
+            self.write_one(&result).await?;
         }
         Ok(())
+    }
+
+    /// Writes what a failed rank has stored about its exception. Returns whether there was anything
+    /// and it has left; if not, the launcher has to report the failure.
+    pub(super) async fn write_error(mut self, server: &Server, rank: Rank) -> bool {
+        match server.get(&format!("runfunc_error/{rank}")) {
+            Some(error) => self.write_one(&error).await.is_ok(),
+            None => false,
+        }
+    }
+
+    async fn write_one(&mut self, value: &[u8]) -> Result<()> {
+        let fd = self.number;
+        let refused = |source| Error::Results { fd, source };
+        let length = (value.len() as u64).to_le_bytes();
+        self.pipe.write_all(&length).await.map_err(refused)?;
+        self.pipe.write_all(value).await.map_err(refused)
     }
 }
 
@@ -114,6 +127,23 @@ mod tests {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes, b"\0\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0second");
+    }
+
+    #[tokio::test]
+    async fn the_error_of_the_rank_that_failed_leaves_alone() {
+        let (server, (results, mut reader)) = (server(), results());
+        server.put("runfunc_result/0", b"well").unwrap();
+        server.put("runfunc_error/1", b"why").unwrap();
+        assert!(results.write_error(&server, Rank::new(1)).await);
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, b"\x03\0\0\0\0\0\0\0why");
+        let (results, reader) = self::results();
+        assert!(!results.write_error(&server, Rank::new(0)).await);
+        drop(reader);
+        let (results, reader) = self::results();
+        drop(reader);
+        assert!(!results.write_error(&server, Rank::new(1)).await);
     }
 
     #[tokio::test]

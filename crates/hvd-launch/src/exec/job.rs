@@ -167,12 +167,18 @@ impl Job {
         let mut tails = streams.drain().await;
         let mut delivered = Ok(());
         match (course.cause(), results) {
-            (Cause::Failure(rank, outcome), _) => {
-                let tail = tails.remove(&rank).unwrap_or_default();
-                let blamed = course.blamed().map(|rank| &placements[rank.index()]);
-                let failed = &placements[rank.index()];
-                let report = messages::failure_report(failed, outcome, blamed, &tail);
-                sink.voice().report(report).await;
+            (Cause::Failure(rank, outcome), results) => {
+                let told = match results {
+                    Some(results) => results.write_error(server, rank).await,
+                    None => false,
+                };
+                if !told {
+                    let tail = tails.remove(&rank).unwrap_or_default();
+                    let blamed = course.blamed().map(|rank| &placements[rank.index()]);
+                    let failed = &placements[rank.index()];
+                    let report = messages::failure_report(failed, outcome, blamed, &tail);
+                    sink.voice().report(report).await;
+                }
             }
             (Cause::HostLost, _) => {
                 if let Some((host, why)) = course.lost_host() {

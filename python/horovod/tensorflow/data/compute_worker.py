@@ -13,7 +13,7 @@ from horovod.tensorflow.data.compute_service import (
     compute_worker_fn,
     own_host,
 )
-from horovod.tensorflow.data.registry import Registry, Server
+from horovod.tensorflow.data.registry import LOOPBACK, Registry, Server
 
 
 def main(
@@ -33,10 +33,11 @@ def main(
     if hvd.rank() == 0:
         key = secrets.token_bytes(32)
         workers = hvd.size() // dispatchers
-        server = Server(Registry(dispatchers, workers), key)
-        hosts = dict.fromkeys([own_host(), "127.0.0.1"])
-        addresses = [(host, server.port) for host in hosts]
-        config = TfDataServiceConfig(dispatchers, workers, dispatcher_side, addresses, key, timeout)
+        hosts = dict.fromkeys([own_host(), LOOPBACK])
+        server = Server(Registry(dispatchers, workers), key, hosts)
+        config = TfDataServiceConfig(
+            dispatchers, workers, dispatcher_side, server.addresses, key, timeout
+        )
         config.write(configfile)
     compute_worker_fn(hvd.broadcast_object(config, name="TfDataServiceConfig"))
     hvd.barrier()

@@ -6,15 +6,28 @@ question may wait, for a bounded time, for what others are to register.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import selectors
+import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
-from typing import Any
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from typing import Any, cast
 
 Address = tuple[str, int]
+
+LOOPBACK = "127.0.0.1"
+HANDSHAKE_SECONDS = 5.0
+"""How long a connection may take to prove the key and to ask."""
+HANDSHAKES = 256
+"""How many connections may be that far."""
+PAUSE_SECONDS = 0.1
+"""After a connection that could not be taken."""
+QUESTION_LIMIT = 64 << 10
+"""Bytes of a question."""
 
 
 class Registry:
@@ -81,47 +94,135 @@ QUESTIONS = (
 
 
 class Server:
-    """Answers questions to a registry until it is closed."""
+    """Answers questions to a registry until it is closed, at each of the given hosts' addresses.
 
-    def __init__(self, registry: Registry, key: bytes) -> None:
+    Whoever connects is asked for the key by a thread of its own, so nobody holds up others. Until
+    a connection has proved the key and asked its question it has `HANDSHAKE_SECONDS`, and at most
+    `HANDSHAKES` may be that far; the oldest makes room.
+    """
+
+    def __init__(self, registry: Registry, key: bytes, hosts: Iterable[str] = (LOOPBACK,)) -> None:
         self._registry = registry
-        self._listener = Listener(("", 0), authkey=key)
-        self._closed = False
-        threading.Thread(target=self._accept, name="hvd-data-service", daemon=True).start()
+        self._key = key
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._strangers: dict[Connection, float] = {}
+        """Connections that have proved nothing yet, the oldest first, and how long they may."""
+        self._listening = _listen(hosts)
+        self._selector = selectors.DefaultSelector()
+        for listening in self._listening:
+            self._selector.register(listening, selectors.EVENT_READ)
+        threading.Thread(target=self._serve, name="hvd-data-service", daemon=True).start()
 
     @property
-    def port(self) -> int:
-        """Where it listens, on all addresses of this host."""
-        return self._listener.address[1]
+    def addresses(self) -> list[Address]:
+        """Where it listens."""
+        return [listening.getsockname()[:2] for listening in self._listening]
 
     def close(self) -> None:
         """Takes no more questions."""
-        self._closed = True
-        self._listener.close()
+        self._closed.set()
+        for listening in self._listening:
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)  # ends the wait for it
+            listening.close()
 
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                connection = self._listener.accept()
-            except (OSError, EOFError, AuthenticationError):
-                # A stranger, or the end.
-                continue
+    def _serve(self) -> None:
+        with self._selector:
+            while not self._closed.is_set():
+                for ready, _ in self._selector.select(self._patience()):
+                    self._accept(cast(socket.socket, ready.fileobj))
+                self._turn_away(lambda until: until <= time.monotonic())
+
+    def _patience(self) -> float | None:
+        """How long until somebody has had enough time; None if nobody is at the door."""
+        with self._lock:
+            until = next(iter(self._strangers.values()), None)
+        return None if until is None else max(0.0, until - time.monotonic())
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            connection = Connection(listening.accept()[0].detach())
+        except OSError:
+            # The other side has gone, this one is being closed, or there are no files left; then
+            # it makes no sense to try at once, and connections wait in the queue.
+            self._closed.wait(PAUSE_SECONDS)
+            return
+        with self._lock:
+            self._strangers[connection] = time.monotonic() + HANDSHAKE_SECONDS
+            surplus = len(self._strangers) - HANDSHAKES
+        if surplus > 0:
+            self._turn_away(lambda until: True, surplus)
+        try:
             threading.Thread(
                 target=self._answer, args=(connection,), name="hvd-data-answer", daemon=True
             ).start()
+        except RuntimeError:  # no threads left
+            self._forget(connection)
+            connection.close()
+            self._closed.wait(PAUSE_SECONDS)
+
+    def _turn_away(self, is_due: Callable[[float], bool], most: int | None = None) -> None:
+        """Ends the waits for the oldest strangers; their threads close the connections."""
+        with self._lock:
+            due = [each for each, until in self._strangers.items() if is_due(until)][:most]
+            for connection in due:
+                del self._strangers[connection]
+                _shut_down(connection)
+
+    def _forget(self, connection: Connection) -> bool:
+        """No longer a stranger; False if it was turned away."""
+        with self._lock:
+            return self._strangers.pop(connection, None) is not None
 
     def _answer(self, connection: Connection) -> None:
         with connection:
-            try:
-                question, arguments = json.loads(connection.recv_bytes())
-                if question not in QUESTIONS:
-                    raise ValueError(f"{question!r} is not a question")
-                reply = {"result": getattr(self._registry, question)(*arguments)}
-            except (OSError, EOFError):
-                return
-            except (ValueError, KeyError, TypeError, TimeoutError) as error:
-                reply = {"error": type(error).__name__, "text": str(error)}
-            connection.send_bytes(json.dumps(reply).encode())
+            content = self._question(connection)
+            if content is not None:
+                reply = self._reply(content)
+                with contextlib.suppress(OSError):
+                    connection.send_bytes(json.dumps(reply).encode())
+
+    def _question(self, connection: Connection) -> bytes | None:
+        """What is asked by somebody who has the key; None from a stranger, or one too slow."""
+        content = None
+        try:
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
+            content = connection.recv_bytes(QUESTION_LIMIT)
+        except (OSError, EOFError, AuthenticationError, ValueError):
+            pass
+        finally:
+            was_in_time = self._forget(connection)
+        return content if was_in_time else None
+
+    def _reply(self, content: bytes) -> dict[str, Any]:
+        try:
+            question, arguments = json.loads(content)
+            if question not in QUESTIONS:
+                raise ValueError(f"{question!r} is not a question")
+            return {"result": getattr(self._registry, question)(*arguments)}
+        except (ValueError, KeyError, TypeError, TimeoutError) as error:
+            return {"error": type(error).__name__, "text": str(error)}
+
+
+def _listen(hosts: Iterable[str]) -> list[socket.socket]:
+    """Listens at addresses of this host; at the loopback address alone if there are no others."""
+    listening = []
+    for host in hosts:
+        with contextlib.suppress(OSError):  # an address that other hosts use for this one
+            listening.append(socket.create_server((host, 0), backlog=socket.SOMAXCONN))
+    return listening or [socket.create_server((LOOPBACK, 0), backlog=socket.SOMAXCONN)]
+
+
+def _shut_down(connection: Connection) -> None:
+    """Ends what waits for the other side, in whatever thread."""
+    same = socket.socket(fileno=connection.fileno())
+    try:
+        with contextlib.suppress(OSError):
+            same.shutdown(socket.SHUT_RDWR)
+    finally:
+        same.detach()
 
 
 class ComputeClient:
@@ -176,9 +277,29 @@ class ComputeClient:
         errors = []
         for address in self._addresses:
             try:
-                return Client((address[0], address[1]), authkey=self._key)
-            except (OSError, EOFError) as error:
-                errors.append(f"{address[0]}:{address[1]}: {error}")
+                return self._connect_to(address)
+            except (OSError, EOFError, AuthenticationError) as error:
+                errors.append(f"{address[0]}:{address[1]}: {error or 'it hung up'}")
             if time.monotonic() > end:
                 break
         raise ConnectionError(f"the data service cannot be reached at {'; '.join(errors)}")
+
+    def _connect_to(self, address: Address) -> Connection:
+        """Connects and proves the key; OSError or EOFError if that takes too long."""
+        patience = min(self._timeout, HANDSHAKE_SECONDS)
+        connected = socket.create_connection(address, patience)
+        connected.setblocking(True)
+        connection = Connection(connected.detach())
+        timer = threading.Timer(patience, _shut_down, [connection])
+        timer.start()
+        try:
+            answer_challenge(connection, self._key)
+            deliver_challenge(connection, self._key)
+        except BaseException:
+            timer.cancel()
+            timer.join()
+            connection.close()
+            raise
+        timer.cancel()
+        timer.join()
+        return connection

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch.utils.data
 
-from horovod.common import basics
+from horovod.common.basics import rank, size
 
 
 class ElasticSampler(torch.utils.data.Sampler):
@@ -54,8 +54,8 @@ class ElasticSampler(torch.utils.data.Sampler):
 
     def reset(self) -> None:
         """Shares out what is left among the ranks that there are now."""
-        self.num_replicas = basics.size()
-        self.rank = basics.rank()
+        self.num_replicas = size()
+        self.rank = rank()
         everything = list(range(len(self.dataset)))
         if self.shuffle:
             random.Random(self.seed + self.epoch).shuffle(everything)

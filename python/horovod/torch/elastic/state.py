@@ -11,6 +11,7 @@ import torch
 
 from horovod.common.basics import rank
 from horovod.common.elastic import ObjectState
+from horovod.common.objects import allgather_object as allgather_object
 from horovod.common.objects import broadcast_object
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters

@@ -1,0 +1,18 @@
+"""Packages of upstream Horovod that this version does not have yet. Each exists as a module that
+says so when it is imported.
+"""
+
+from __future__ import annotations
+
+INSTEAD = {
+    "jax": "train with horovod.keras on KERAS_BACKEND=jax",
+    "mxnet": "use horovod.torch, horovod.tensorflow or horovod.keras",
+    "ray": "start jobs with horovodrun or horovod.run()",
+    "spark": "start jobs with horovodrun or horovod.run()",
+}
+"""The names of these packages, and what can be done without them."""
+
+
+def explain(package: str) -> str:
+    """The sentence for somebody who imports `horovod.<package>`."""
+    return f"this version of Horovod has no horovod.{package} yet; {INSTEAD[package]}"

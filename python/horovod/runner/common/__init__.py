@@ -1,0 +1,1 @@
+"""Modules of upstream Horovod's launcher that programs import, kept for compatibility."""

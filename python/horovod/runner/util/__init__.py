@@ -1,0 +1,1 @@
+"""Threads, as upstream Horovod's launcher has them, kept for compatibility."""

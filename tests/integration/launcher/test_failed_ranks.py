@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -102,3 +103,24 @@ def test_a_command_that_cannot_be_started(start, program: str, code: int, text: 
     assert found == code
     assert f"horovodrun: cannot start `{program}`: {text}" in errors.decode()
     job.assert_all_gone(0)
+
+
+LEAVES = """
+import os, sys
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+if hvd.rank() == 1:
+    {}(0)
+hvd.allreduce(numpy.ones(4, numpy.float32), name="x")
+"""
+
+
+@pytest.mark.parametrize("leave", ["os._exit", "sys.exit"])
+def test_a_rank_that_exits_with_0_in_the_middle_is_named_as_the_cause(run, leave: str) -> None:
+    code, _, errors = run("-np", "3", sys.executable, "-c", LEAVES.format(leave))
+    assert code == 1
+    report = errors[errors.index(b"horovodrun: the job failed: rank ") :]
+    cause = b"horovodrun: because of rank 1 on localhost, which ended with exit code 0 while other"
+    assert report.splitlines()[1].startswith(cause), errors
+    assert b"still ran" not in errors

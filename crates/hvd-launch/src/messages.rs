@@ -177,13 +177,36 @@ pub(crate) fn driver_killed(signal: i32) -> String {
     )
 }
 
-/// Said once per file that cannot be written any more.
-pub(crate) fn file_failed(path: &std::path::Path, error: &std::io::Error) -> String {
+/// Said when an output, a file in backticks or a stream, cannot be written for the first time.
+pub(crate) fn unwritable(output: &str, error: &std::io::Error) -> String {
     format!(
-        "cannot write `{}`: {error}; the job goes on, its output is still shown here, but this \
-         file is incomplete",
-        path.display()
+        "cannot write {output}: {error}; the job goes on, but lines are lost until this works again"
     )
+}
+
+/// Said when an output can be written again for the first time.
+pub(crate) fn writable_again(output: &str, lost: u64) -> String {
+    let were = if lost == 1 { "was" } else { "were" };
+    format!("{output} can be written again; {} {were} lost", lines(lost))
+}
+
+/// Said at the end about an output of which lines are missing.
+pub(crate) fn lines_lost(output: &str, lost: u64, error: &str) -> String {
+    let were = if lost == 1 { "was" } else { "were" };
+    format!("{} of {output} {were} lost: {error}", lines(lost))
+}
+
+/// Stands in a file of `--output-filename` in place of lines that could not be written.
+pub(crate) fn gap(lost: u64) -> String {
+    let are = if lost == 1 { "is" } else { "are" };
+    format!("{SPEAKER}{} {are} missing here\n", lines(lost))
+}
+
+fn lines(number: u64) -> String {
+    match number {
+        1 => "1 line".to_owned(),
+        _ => format!("{number} lines"),
+    }
 }
 
 /// One line of the plan.

@@ -73,7 +73,7 @@ pub(super) async fn run(
     tokio::select! {
         written = last_words => Ok(match written? {
             Written::Complete => cause.status(),
-            Written::FileIncomplete => cause.status().max(1),
+            Written::Incomplete => cause.status().max(1),
         }),
         signal = interrupts.next() => Ok(Cause::Interrupted(signal).status()),
     }

@@ -19,6 +19,7 @@ mod function;
 mod interrupts;
 mod job;
 mod os;
+mod outlet;
 mod output;
 mod pipe;
 mod progress;

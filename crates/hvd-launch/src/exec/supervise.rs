@@ -301,9 +301,10 @@ fn perform(
         let mut interrupts = Interrupts::listen(heeded)?;
         // What arrived since the fork is delivered now.
         mask.restore();
-        // In the background of a terminal with `stty tostop`, writing would stop us. Blocked and
-        // not ignored: workers start with an empty mask, but would inherit the ignoring.
-        SignalSet::new(&[libc::SIGTTOU]).block();
+        // In the background of a terminal with `stty tostop`, writing would stop us; beyond the
+        // limit of `ulimit -f` it would end us. Blocked and not ignored: workers start with an
+        // empty mask, but would inherit the ignoring.
+        SignalSet::new(&[libc::SIGTTOU, libc::SIGXFSZ]).block();
         work(&mut interrupts, key_file).await
     });
     // Without waiting for a name server that may never answer.

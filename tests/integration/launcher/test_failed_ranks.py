@@ -124,3 +124,30 @@ def test_a_rank_that_exits_with_0_in_the_middle_is_named_as_the_cause(run, leave
     cause = b"horovodrun: because of rank 1 on localhost, which ended with exit code 0 while other"
     assert report.splitlines()[1].startswith(cause), errors
     assert b"still ran" not in errors
+
+
+HOSTILE = r"""
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+if hvd.rank() == 1:
+    raise ValueError("\x1b]0;stolen title\x07\x1b[2J\u009b31m\rnothing happened")
+try:
+    hvd.allreduce(numpy.ones(4, numpy.float32), name="x")
+except Exception as error:
+    print(ascii(str(error)), flush=True)
+    raise
+"""
+
+
+def test_escape_sequences_of_a_rank_reach_no_terminal_but_by_its_own_output(run) -> None:
+    code, output, errors = run("-np", "2", sys.executable, "-X", "utf8", "-c", HOSTILE)
+    assert code == 1
+    own = [line for line in errors.splitlines() if line.startswith(b"[1]<stderr>:")]
+    assert any(b"\x1b]0;stolen" in line for line in own), "what a rank writes stays as it is"
+    others = b"\n".join(line for line in errors.splitlines() if not line.startswith(b"[1]<std"))
+    assert b"\\x1b]0;stolen title\\x07\\x1b[2J\\x9b31m" in others, others
+    for control in (b"\x1b", b"\x07", "\u009b".encode()):
+        assert control not in others
+    # The text of the exception, wherever the other rank shows it.
+    assert rb"\\x1b]0;stolen title" in output and rb"'\x1b" not in output

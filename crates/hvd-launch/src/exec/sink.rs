@@ -5,7 +5,7 @@
 
 use std::{fs::File, sync::Arc, thread};
 
-use hvd_types::Rank;
+use hvd_types::{Rank, printable};
 use tokio::sync::{
     Notify,
     mpsc::{self, Receiver, Sender},
@@ -50,8 +50,10 @@ impl Voice {
         self.report(format!("{}{line}\n", messages::SPEAKER)).await;
     }
 
-    /// Says something of the launcher's own, already put into lines, on stderr.
+    /// Says something of the launcher's own, already put into lines, on stderr. What it quotes of
+    /// ranks and hosts is made safe to print.
     pub(super) async fn report(&self, lines: String) {
+        let lines = printable(&lines).into_owned();
         let _ = self.0.send(Message::Note(lines)).await;
     }
 }

@@ -22,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hvd_types::printable;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, set_child_subreaper,
     set_parent_process_death_signal, setpgid, waitpid,
@@ -133,7 +134,7 @@ fn supervise(
 }
 
 fn complain(error: &Error) -> i32 {
-    say(&format!("{}{error}\n", messages::SPEAKER));
+    say(&printable(&format!("{}{error}\n", messages::SPEAKER)));
     error.exit_code()
 }
 

@@ -23,6 +23,7 @@ mod memory;
 mod protocol;
 mod server;
 mod store;
+mod token;
 
 pub use client::{Client, HangUp};
 pub use error::{Error, Result};
@@ -31,3 +32,4 @@ pub use key::JobKey;
 pub use memory::MemoryStore;
 pub use server::Server;
 pub use store::Store;
+pub use token::{AgentToken, TokenError};

@@ -62,7 +62,7 @@ fn no_answer(summons: &Summons) -> HostTrouble {
             what: format!("no agent of host `{target}` has called at port {port} in time"),
             remedy: format!(
                 "run `horovodrun agent <this host>:{port}` there, with the same \
-                 HOROVOD_AGENT_TOKEN; if its own name is not `{target}`, add `--name {target}`"
+                 HOROVOD_AGENT_TOKEN as here; if its own name is not `{target}`, add `--name {target}`"
             ),
         };
     }

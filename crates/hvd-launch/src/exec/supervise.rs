@@ -154,13 +154,18 @@ fn keep(
     let watched = SignalSet::new(&[heeded.as_slice(), &[libc::SIGCHLD]].concat());
     // Where SIGCHLD is ignored, exit statuses are lost.
     os::set_default(libc::SIGCHLD);
-    let key_file = KeyFile::reserve()?;
-    let mask = watched.block();
-    let drive = |keeper| drive(work, &heeded, &mask, keeper, &key_file);
-    let result = fork_driver(loyalty, drive).map(|keeper| keeper.watch(&watched));
-    mask.restore();
-    // The driver has removed it already, unless it was killed.
-    secret::remove(&key_file);
+    // A file that `ulimit -f` does not let grow is an error like a full disk, not the end.
+    let before = SignalSet::new(&[libc::SIGXFSZ]).block();
+    let result = KeyFile::reserve().and_then(|key_file| {
+        let mask = watched.block();
+        let drive = |keeper| drive(work, &heeded, &mask, keeper, &key_file);
+        let result = fork_driver(loyalty, drive).map(|keeper| keeper.watch(&watched));
+        mask.restore();
+        // The driver has removed it already, unless it was killed.
+        secret::remove(&key_file);
+        result
+    });
+    before.restore();
     result
 }
 
@@ -302,10 +307,9 @@ fn perform(
         let mut interrupts = Interrupts::listen(heeded)?;
         // What arrived since the fork is delivered now.
         mask.restore();
-        // In the background of a terminal with `stty tostop`, writing would stop us; beyond the
-        // limit of `ulimit -f` it would end us. Blocked and not ignored: workers start with an
-        // empty mask, but would inherit the ignoring.
-        SignalSet::new(&[libc::SIGTTOU, libc::SIGXFSZ]).block();
+        // In the background of a terminal with `stty tostop`, writing would stop us. Blocked and
+        // not ignored: workers start with an empty mask, but would inherit the ignoring.
+        SignalSet::new(&[libc::SIGTTOU]).block();
         work(&mut interrupts, key_file).await
     });
     // Without waiting for a name server that may never answer.

@@ -79,8 +79,28 @@ def test_no_way(cluster: Cluster) -> None:
     a, b = cluster
     with a.unreachable(b.address()):
         words = refused(a, *ONE_EACH)
-    assert "there is no way from this machine to host `hostb`" in words
+    assert "host `hostb` does not answer: it is off, or" in words and "no route to host" in words
     assert f"`ip route get {b.address()}`" in words or "`ip route get hostb`" in words
+
+
+def test_a_host_that_is_off_is_told_of_within_ten_seconds(cluster: Cluster) -> None:
+    a, b = cluster
+    cluster.cut(b)
+    a.run("ip neigh flush all")
+    try:
+        words = refused(a, *ONE_EACH, within=10)
+    finally:
+        cluster.mend(b)
+    assert "host `hostb` does not answer" in words and "it is off, or" in words
+    assert "is it switched on" in words
+
+
+def test_a_host_behind_a_router_that_is_off_is_told_of_within_ten_seconds(cluster: Cluster) -> None:
+    """Then not even the router says anything."""
+    a, b = cluster
+    with b.blocked_ports(1, 65535):
+        words = refused(a, *ONE_EACH, within=10)
+    assert "host `hostb` does not answer at port 12345 (timed out): it is off, or" in words
 
 
 # At the door.
@@ -100,6 +120,16 @@ def test_a_password_would_be_needed(cluster: Cluster) -> None:
         words = refused(a, *ONE_EACH)
     assert "host `hostb` would ask user `root` for a password" in words
     assert "`ssh-copy-id -p 12345 root@hostb`" in words
+
+
+def test_a_forgotten_port_where_the_machines_own_server_answers(cluster: Cluster) -> None:
+    """Which knows nothing of the container's keys."""
+    a, b = cluster
+    own = ("PubkeyAuthentication no", "PasswordAuthentication yes")
+    with b.sshd.running(*own, port=22):
+        words = refused(a, *ONE_EACH, port=None)
+    assert "host `hostb` would ask user `root` for a password" in words
+    assert "listens at port 22" in words and "name its port, e.g. `-p 12345`" in words
 
 
 def test_an_unknown_host_key(cluster: Cluster) -> None:

@@ -27,8 +27,8 @@ pub(crate) const USAGE: i32 = 2;
 /// Budget of a start if nothing else is said.
 const START_TIMEOUT: u32 = 30;
 
-/// Most that one ssh may take to connect.
-const SSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most that one ssh may take to connect. A host that is off is told of within ten seconds.
+const SSH_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Everything that was decided.
 #[derive(Debug)]

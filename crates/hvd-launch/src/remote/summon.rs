@@ -208,7 +208,9 @@ impl Summons {
         &self,
         reaper: &Reaper,
     ) -> Result<(Ssh, pipe::Sender, pipe::Receiver), HostTrouble> {
-        let words = ssh_words(&self.options, &self.target);
+        let mut options = self.options.clone();
+        options.ssh = options.ssh.for_addresses(self.addresses.len());
+        let words = ssh_words(&options, &self.target);
         let (program, arguments) = words
             .split_first()
             .ok_or_else(|| self.cannot_start(&io::ErrorKind::NotFound.into()))?;

@@ -131,7 +131,7 @@ import numpy
 import horovod.numpy as hvd
 hvd.init()
 if hvd.rank() == 1:
-    raise ValueError("\x1b]0;stolen title\x07\x1b[2J\u009b31m\rnothing happened")
+    raise ValueError("\x1b]0;stolen title\x07\x1b[2J\u009b31m nothing happened")
 try:
     hvd.allreduce(numpy.ones(4, numpy.float32), name="x")
 except Exception as error:
@@ -149,5 +149,6 @@ def test_escape_sequences_of_a_rank_reach_no_terminal_but_by_its_own_output(run)
     assert b"\\x1b]0;stolen title\\x07\\x1b[2J\\x9b31m" in others, others
     for control in (b"\x1b", b"\x07", "\u009b".encode()):
         assert control not in others
+    assert b"  | ValueError: \\x1b]0;stolen" in others, "the report"
     # The text of the exception, wherever the other rank shows it.
     assert rb"\\x1b]0;stolen title" in output and rb"'\x1b" not in output

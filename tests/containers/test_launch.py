@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import secrets
+import subprocess
+import sys
 from pathlib import Path
 
 from docker_hosts import PORT, Container, Containers
@@ -79,8 +80,14 @@ def test_worker_that_dies_ends_the_job(containers: Containers) -> None:
     assert processes(master) == processes(worker) == []
 
 
+def new_token() -> str:
+    horovodrun = Path(sys.executable).with_name("horovodrun")
+    command = [str(horovodrun), "agent", "--new-token"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def test_agents_need_neither_sshd_nor_keys(containers: Containers) -> None:
-    token = f"HOROVOD_AGENT_TOKEN={secrets.token_hex(32)}"
+    token = f"HOROVOD_AGENT_TOKEN={new_token()}"
     agents = {}
     for host in ("node8", "node9"):
         agents[host] = containers.start(host, "env", token, "horovodrun", "agent", "node7:12346")
@@ -92,7 +99,7 @@ def test_agents_need_neither_sshd_nor_keys(containers: Containers) -> None:
 
 
 def test_agent_with_another_token_gets_no_work(containers: Containers) -> None:
-    wrong, right = (f"HOROVOD_AGENT_TOKEN={secrets.token_hex(32)}" for _ in range(2))
+    wrong, right = (f"HOROVOD_AGENT_TOKEN={new_token()}" for _ in range(2))
     containers.start("node8", "env", wrong, "horovodrun", "agent", "node7:12346")
     done = containers.master("node7").run(
         f"{right} horovodrun -np 2 -H node7:1,node8:1 --agents 12346 --start-timeout 5 {WHERE}"

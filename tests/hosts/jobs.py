@@ -129,6 +129,18 @@ def agent(host: Host) -> tuple[int, int]:
     return keeper, worker
 
 
+def new_token() -> str:
+    """A token for agents that are started by hand."""
+    command = [HOROVODRUN, "agent", "--new-token"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def free_port(host: Host) -> int:
+    """A port at which nothing listens on the host."""
+    script = "import socket; s = socket.socket(); s.bind(('', 0)); print(s.getsockname()[1])"
+    return int(host.run([INTERPRETER, "-c", script]).stdout)
+
+
 def ssh_to(host: Host, target: str) -> int:
     """The `ssh` client on `host` that holds the agent of `target`."""
     clients = (one for one in host.processes() if one.command.startswith("ssh "))

@@ -120,6 +120,39 @@ def test_a_missing_script(cluster: Cluster, tmp_path: Path) -> None:
     assert "ssh -p 12345 hostb tar -C / -xf -" in seen.stdout
 
 
+def test_the_users_own_modules_are_compared(cluster: Cluster, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for place in (here, there):
+        (place / "model").mkdir(parents=True)
+        (place / "train.py").write_text("import model.net\nimport data\nimport numpy\n")
+        (place / "model" / "net.py").write_text(f"# the one {place.name}\n")
+    (here / "data.py").touch()
+    with cluster["hostb"].replaced(str(here), str(there)):
+        seen = doctor(cluster, *HOSTS, "python3", "train.py", cwd=str(here))
+    words = " ".join(seen.stdout.split())
+    assert "hostb: `model/net.py`, which `train.py` imports, is another one there" in words, words
+    assert "hostb: `data.py`, which `train.py` imports, does not exist there" in words, words
+    same = doctor(cluster, *HOSTS, "python3", "train.py", cwd=str(here))
+    assert "imports" not in same.stdout
+
+
+def test_a_module_that_python_m_runs(cluster: Cluster, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for place in (here, there):
+        (place / "package").mkdir(parents=True)
+        (place / "package" / "train.py").write_text(f"# the one {place.name}\n")
+    command = ("python3", "-m", "package.train")
+    with cluster["hostb"].replaced(str(here), str(there)):
+        seen = doctor(cluster, *HOSTS, *command, cwd=str(here))
+    words = " ".join(seen.stdout.split())
+    assert "hostb: the script `package/train.py` is another one there" in words, words
+    (there / "package" / "train.py").unlink()
+    with cluster["hostb"].replaced(str(here), str(there)):
+        seen = doctor(cluster, *HOSTS, *command, cwd=str(here))
+    words = " ".join(seen.stdout.split())
+    assert "hostb: `package/train.py`, which `python -m` runs here, does not exist" in words, words
+
+
 def test_a_directory_that_only_one_host_has(cluster: Cluster, tmp_path: Path) -> None:
     place = tmp_path / "work"
     place.mkdir()

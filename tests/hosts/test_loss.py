@@ -12,7 +12,20 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster
-from jobs import SPEC, Ended, Job, agent, assert_nothing_left, ends, kill, named, ssh_to
+from jobs import (
+    HOROVODRUN,
+    SPEC,
+    Ended,
+    Job,
+    agent,
+    assert_nothing_left,
+    ends,
+    free_port,
+    kill,
+    named,
+    new_token,
+    ssh_to,
+)
 
 TWO_EACH = ("-np", "4", "-H", "hosta:2,hostb:2")
 
@@ -227,3 +240,24 @@ def test_a_signal_while_a_host_does_not_answer(cluster: Cluster) -> None:
         os.kill(job.process.pid, signal.SIGINT)
         ended = job.finish(within=SPEC)
     assert ended.code == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize("half", ["keeper", "worker", "both"])
+def test_an_agent_with_a_token_is_killed(cluster: Cluster, half: str) -> None:
+    """Nobody's ssh tells how it ended, and the ranks elsewhere notice at about the same time."""
+    a, b = cluster
+    token = {"HOROVOD_AGENT_TOKEN": new_token()}
+    port = free_port(a)
+    waiting = b.popen([HOROVODRUN, "agent", f"{a.address()}:{port}"], env=token)
+    options = ("-np", "2", "-H", "hosta:1,hostb:1", "--agents", str(port))
+    job = Job(a, *options, "python", "-c", LOOP, port=None, env=token)
+    job.wait_for("up", 2)
+    keeper, worker = sorted(one.pid for one in b.processes() if " agent " in one.command)
+    kill(*{"keeper": [keeper], "worker": [worker], "both": [keeper, worker]}[half])
+    ended = job.finish(within=SPEC)
+    waiting.terminate()
+    waiting.wait(SPEC)
+    assert ended.code != 0
+    words = ended.words()
+    assert "the job failed: host hostb with rank 1 was lost: its agent " in words
+    assert "still ran" not in words

@@ -79,8 +79,28 @@ def test_no_way(cluster: Cluster) -> None:
     a, b = cluster
     with a.unreachable(b.address()):
         words = refused(a, *ONE_EACH)
-    assert "there is no way from this machine to host `hostb`" in words
+    assert "host `hostb` does not answer: it is off, or" in words and "no route to host" in words
     assert f"`ip route get {b.address()}`" in words or "`ip route get hostb`" in words
+
+
+def test_a_host_that_is_off_is_told_of_within_ten_seconds(cluster: Cluster) -> None:
+    a, b = cluster
+    cluster.cut(b)
+    a.run("ip neigh flush all")
+    try:
+        words = refused(a, *ONE_EACH, within=10)
+    finally:
+        cluster.mend(b)
+    assert "host `hostb` does not answer" in words and "it is off, or" in words
+    assert "is it switched on" in words
+
+
+def test_a_host_behind_a_router_that_is_off_is_told_of_within_ten_seconds(cluster: Cluster) -> None:
+    """Then not even the router says anything."""
+    a, b = cluster
+    with b.blocked_ports(1, 65535):
+        words = refused(a, *ONE_EACH, within=10)
+    assert "host `hostb` does not answer at port 12345 (timed out): it is off, or" in words
 
 
 # At the door.
@@ -100,6 +120,16 @@ def test_a_password_would_be_needed(cluster: Cluster) -> None:
         words = refused(a, *ONE_EACH)
     assert "host `hostb` would ask user `root` for a password" in words
     assert "`ssh-copy-id -p 12345 root@hostb`" in words
+
+
+def test_a_forgotten_port_where_the_machines_own_server_answers(cluster: Cluster) -> None:
+    """Which knows nothing of the container's keys."""
+    a, b = cluster
+    own = ("PubkeyAuthentication no", "PasswordAuthentication yes")
+    with b.sshd.running(*own, port=22):
+        words = refused(a, *ONE_EACH, port=None)
+    assert "host `hostb` would ask user `root` for a password" in words
+    assert "listens at port 22" in words and "name its port, e.g. `-p 12345`" in words
 
 
 def test_an_unknown_host_key(cluster: Cluster) -> None:
@@ -147,15 +177,10 @@ def test_a_private_key_that_others_may_read(cluster: Cluster) -> None:
 
 
 def test_a_private_key_that_is_not_there(cluster: Cluster) -> None:
-    a, _ = cluster
-    folder = a.path("/root/.ssh")
-    (folder / "id_ed25519").rename(folder / "away")
-    try:
-        words = refused(a, *ONE_EACH, "-i", "/root/.ssh/missing")
-    finally:
-        (folder / "away").rename(folder / "id_ed25519")
-    assert "the private key `/root/.ssh/missing`" in words and "No such file" in words
-    assert "ssh-copy-id -p 12345 -i /root/.ssh/missing" in words
+    """ssh itself would pass over it, and log in with another key."""
+    ended = run(cluster["hosta"], *ONE_EACH, "-i", "/root/.ssh/missing", "echo", "started")
+    assert (ended.code, ended.output) == (2, "")
+    assert "there is no file `/root/.ssh/missing` for `-i`" in ended.words()
 
 
 def test_all_hosts_are_told_of_at_once(cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 LAUNCHER = [sys.executable, "-m", "horovod.runner.launch"]
 
@@ -191,3 +194,45 @@ def test_only_the_very_first_word_is_the_command(tmp_path: Path) -> None:
     assert "Usage: horovodrun debug [OPTIONS] [PID|JOB]" in help_text.stdout
     assert debug(tmp_path, "--nonsense").returncode == 2
     assert debug(tmp_path, "no such job").returncode == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be two other users")
+def test_a_directory_of_another_users_is_named_and_not_used() -> None:
+    """A stranger has made the directories of a user's jobs first."""
+    victim, stranger = 2_000_000 + os.getpid(), 3_000_000 + os.getpid()
+    first, second = Path(f"/tmp/horovod-{victim}"), Path(f"/dev/shm/horovod-{victim}")
+    environment = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+
+    drop = ["setpriv", f"--reuid={victim}", f"--regid={victim}", "--clear-groups", *LAUNCHER]
+
+    def as_victim(*words: str) -> subprocess.CompletedProcess[str]:
+        pipes = {"capture_output": True, "text": True, "timeout": 60}
+        return subprocess.run([*drop, *words], env=environment, cwd="/", **pipes)
+
+    try:
+        first.mkdir(mode=0o700)
+        os.chown(first, stranger, stranger)
+        alone = as_victim("debug")
+        assert alone.returncode == 1
+        assert f"`{first}` belongs to user {stranger}, not to you; have it" in alone.stderr
+        # The job is in the second place, where debug finds it and lists it.
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+        job = subprocess.Popen(
+            [*drop, "-np", "1", "sh", "-c", "echo up; exec sleep 100"], env=environment, **pipes
+        )
+        assert job.stdout is not None and "up" in job.stdout.readline()
+        listed = as_victim("debug", "another")
+        job.terminate()
+        job.communicate(timeout=30)
+        assert "no job is `another`; these run:" in listed.stderr, listed.stderr
+        assert "exec sleep 100" in listed.stderr
+        shutil.rmtree(second, ignore_errors=True)
+        second.mkdir(mode=0o700)
+        os.chown(second, stranger, stranger)
+        warned = as_victim("-np", "1", "true")
+        assert warned.returncode == 0
+        text = f"`horovodrun debug` will not find this job: `{first}` belongs to user {stranger}"
+        assert text in warned.stderr and f"`{second}` belongs" in warned.stderr, warned.stderr
+    finally:
+        shutil.rmtree(first, ignore_errors=True)
+        shutil.rmtree(second, ignore_errors=True)

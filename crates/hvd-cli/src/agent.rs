@@ -5,26 +5,25 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use hvd_config::{Environment, name};
-use hvd_launch::Calling;
+use hvd_launch::{AgentToken, Calling};
 
-use crate::{complain, refuse};
+use crate::{complain, refuse, show};
 
 /// The first word of the command line.
 pub(crate) const WORD: &str = "agent";
-
-/// The fewest characters of a token that is hard to guess.
-const TOKEN: usize = 16;
 
 #[derive(Debug, Parser)]
 #[command(name = "horovodrun agent", override_help = include_str!("help_agent.txt"))]
 struct AgentArgs {
     /// Where the driver's `--agents` listens.
-    #[arg(value_name = "HOST:PORT", required_unless_present = "stdio")]
+    #[arg(value_name = "HOST:PORT", required_unless_present_any = ["stdio", "new_token"])]
     driver: Option<String>,
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[arg(long)]
     once: bool,
+    #[arg(long, conflicts_with_all = ["driver", "name", "once", "stdio"])]
+    new_token: bool,
     /// Started by `horovodrun` through ssh.
     #[arg(long, hide = true, conflicts_with = "driver")]
     stdio: bool,
@@ -39,6 +38,12 @@ pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsS
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
+    if args.new_token {
+        return match AgentToken::generate() {
+            Ok(token) => show(&format!("{}\n", token.to_text())),
+            Err(error) => complain("horovodrun agent", &error.to_string()),
+        };
+    }
     let Some(driver) = args.driver else {
         return hvd_launch::serve_as_agent();
     };
@@ -58,18 +63,15 @@ pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsS
 }
 
 /// The secret that driver and agents share.
-pub(crate) fn token(environment: &Environment) -> Result<String, String> {
-    match environment.text(name::AGENT_TOKEN) {
-        Some(token) if token.len() >= TOKEN => Ok(token.to_owned()),
-        Some(_) => Err(format!(
-            "{} has fewer than {TOKEN} characters; use e.g. `openssl rand -hex 32`",
-            name::AGENT_TOKEN
-        )),
-        None => Err(format!(
-            "{} is not set; give driver and agents the same secret, e.g. the output of \
-             `openssl rand -hex 32`",
-            name::AGENT_TOKEN
-        )),
+pub(crate) fn token(environment: &Environment) -> Result<AgentToken, String> {
+    const REMEDY: &str = "print one with `horovodrun agent --new-token` and give the same to the \
+                          driver and all agents";
+    let variable = name::AGENT_TOKEN;
+    match environment.text(variable) {
+        Some(text) => text
+            .parse()
+            .map_err(|problem| format!("{variable} {problem}; {REMEDY}")),
+        None => Err(format!("{variable} is not set; {REMEDY}")),
     }
 }
 
@@ -78,19 +80,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_has_to_be_there_and_hard_to_guess() {
+    fn only_a_generated_token_will_do() {
         let with = |value: &str| token(&[(name::AGENT_TOKEN, value)].into_iter().collect());
-        assert_eq!(with("0123456789abcdef").unwrap(), "0123456789abcdef");
-        assert!(with("secret").unwrap_err().contains("fewer than 16"));
+        let made = AgentToken::generate().unwrap();
+        assert_eq!(with(&made.to_text()).unwrap(), made);
+        let remedy = "; print one with `horovodrun agent --new-token` and give the same to";
+        let long = "0123456789abcdef".repeat(4);
+        for by_hand in ["hunter2", &long] {
+            let refused = with(by_hand).unwrap_err();
+            assert!(
+                refused.contains("another secret could be guessed"),
+                "{refused}"
+            );
+            assert!(
+                refused.contains(remedy) && !refused.contains(by_hand),
+                "{refused}"
+            );
+        }
+        let cut = with(&made.to_text()[..70]).unwrap_err();
+        assert!(
+            cut.contains("typing mistake") && cut.contains(remedy),
+            "{cut}"
+        );
         let nothing = token(&Environment::default()).unwrap_err();
-        assert!(nothing.contains("openssl rand -hex 32"), "{nothing}");
+        assert!(
+            nothing.contains("is not set") && nothing.contains(remedy),
+            "{nothing}"
+        );
     }
 
     #[test]
     fn the_help_fits_a_terminal_and_names_the_options() {
         let help = include_str!("help_agent.txt");
         assert!(help.lines().all(|line| line.chars().count() <= 80));
-        for option in ["--name", "--once", "HOROVOD_AGENT_TOKEN"] {
+        for option in ["--name", "--once", "--new-token", "HOROVOD_AGENT_TOKEN"] {
             assert!(help.contains(option), "{option}");
         }
     }

@@ -13,6 +13,7 @@ mod doctor;
 mod later;
 mod logging;
 mod settings;
+mod typo;
 mod value;
 
 use std::{
@@ -69,7 +70,11 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
             agent::WORD => return agent::run(program, words, &environment),
             debug::WORD => return debug::run(program, words, &environment),
             doctor::WORD => return doctor::run(words, environment, python.interpreter),
-            _ => {}
+            word => {
+                if let Some(text) = typo::explain(word, &environment) {
+                    return complain("horovodrun", &text);
+                }
+            }
         }
     }
     let args = match Args::try_parse_from(argv::spell_out(argv)) {

@@ -27,8 +27,8 @@ pub(crate) const USAGE: i32 = 2;
 /// Budget of a start if nothing else is said.
 const START_TIMEOUT: u32 = 30;
 
-/// Most that one ssh may take to connect.
-const SSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most that one ssh may take to connect. A host that is off is told of within ten seconds.
+const SSH_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Everything that was decided.
 #[derive(Debug)]
@@ -194,7 +194,7 @@ pub(crate) fn remote(
         agents,
         ssh: SshOptions {
             port: args.ssh_port,
-            identity: args.ssh_identity_file.clone(),
+            identity: identity(args, environment)?,
             host_keys,
             // Before the budget is spent, so that it can say why.
             connect_timeout: start_timeout
@@ -209,6 +209,27 @@ pub(crate) fn remote(
         advertised: args.advertise.clone(),
         port_range: args.port_range,
     })
+}
+
+/// The private key for ssh, which would pass over a file that is not there without a word.
+fn identity(args: &HostArgs, environment: &Environment) -> Result<Option<PathBuf>> {
+    let Some(file) = &args.ssh_identity_file else {
+        return Ok(None);
+    };
+    // ssh writes its own `~` and `%h` out; a key of ssh-agent is named by its public half.
+    let home = environment.text("HOME");
+    let path = match (file.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => file.clone(),
+    };
+    let public = PathBuf::from(format!("{}.pub", path.display()));
+    ensure!(
+        path.exists() || public.exists() || path.to_string_lossy().contains('%'),
+        "there is no file `{}` for `-i`; give the private key that the other hosts accept, e.g. \
+         `-i ~/.ssh/id_ed25519`, or leave `-i` out",
+        file.display()
+    );
+    Ok(Some(file.clone()))
 }
 
 /// What options and the file set in the workers; an option beats the file.

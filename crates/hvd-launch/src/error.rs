@@ -242,6 +242,15 @@ pub enum Error {
         /// What went wrong.
         source: io::Error,
     },
+    /// The job's key could not be written to any file.
+    #[error(
+        "cannot keep the job's key in a file: {}; make room there, or set TMPDIR to a directory \
+         that you may write to", problems.join("; ")
+    )]
+    NoKeyFile {
+        /// Each file that was tried, with the system's answer.
+        problems: Vec<String>,
+    },
     /// The operating system refused something the launcher itself needs.
     #[error("cannot {what}: {source}")]
     System {

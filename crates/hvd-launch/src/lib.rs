@@ -22,6 +22,8 @@ mod spec;
 pub use describe::describe;
 pub use error::{Error, HostTrouble, Result};
 pub use exec::{examine, launch, serve_as_agent, serve_drivers};
+pub use hvd_rendezvous::AgentToken;
+pub use hvd_types::printable;
 pub use remote::{Calling, HostKeys, SshOptions};
 pub use spec::{
     AgentsOption, FunctionMode, JobSpec, OutputOptions, RemoteOptions, ReportForm, Stamp, Verbosity,

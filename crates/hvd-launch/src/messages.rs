@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use hvd_types::{Placement, Rank};
 
-use crate::exec::Outcome;
+use crate::exec::{BlamedState, Outcome};
 
 /// What every line of the launcher itself begins with.
 pub(crate) const SPEAKER: &str = "horovodrun: ";
@@ -35,11 +35,11 @@ pub(crate) fn ending_others(failed: &Placement, outcome_of: Outcome, others: usi
 }
 
 /// The last word about a failed job: who, where, how, and the end of what it wrote to stderr.
-/// `blamed` is a rank that the failed one blames and that did not end by itself.
+/// `blamed` is a rank that the failed one blames and that did not fail by itself.
 pub(crate) fn failure_report(
     failed: &Placement,
     outcome_of: Outcome,
-    blamed: Option<&Placement>,
+    blamed: Option<(&Placement, BlamedState)>,
     tail: &[String],
 ) -> String {
     let Placement { rank, hostname, .. } = failed;
@@ -51,11 +51,11 @@ pub(crate) fn failure_report(
         text.push_str(SPEAKER);
         text.push_str("SIGKILL often means that the machine ran out of memory\n");
     }
-    if let Some(blamed) = blamed {
+    if let Some((Placement { rank, hostname, .. }, state)) = blamed {
+        let state = blamed_state(state);
         let _ = writeln!(
             text,
-            "{SPEAKER}because of rank {} on {}, which still ran: suspended, swapping or cut off?",
-            blamed.rank, blamed.hostname
+            "{SPEAKER}because of rank {rank} on {hostname}, {state}"
         );
     }
     if tail.is_empty() {
@@ -67,6 +67,17 @@ pub(crate) fn failure_report(
         let _ = writeln!(text, "  | {line}");
     }
     text
+}
+
+/// What a rank did that others blame, although it did not fail.
+fn blamed_state(state: BlamedState) -> &'static str {
+    match state {
+        BlamedState::ExitedWell => {
+            "which ended with exit code 0 while other ranks were still in a collective or in \
+             init(); every rank has to take part in every collective, see hvd.join()"
+        }
+        BlamedState::Running => "which still ran: suspended, swapping or cut off?",
+    }
 }
 
 /// The last word about a job that lost a host.
@@ -94,6 +105,11 @@ pub(crate) fn agent_ended(signal: i32) -> String {
         "its agent was ended by signal {signal} ({}), by somebody or with its ssh session",
         signal_name(signal)
     )
+}
+
+/// Why a host is lost whose agent, started beforehand, has hung up without a word.
+pub(crate) fn agent_gone() -> String {
+    "its agent was killed, or lost its connection to the driver".to_owned()
 }
 
 /// Why a host is lost whose agent was left alone.
@@ -161,13 +177,36 @@ pub(crate) fn driver_killed(signal: i32) -> String {
     )
 }
 
-/// Said once per file that cannot be written any more.
-pub(crate) fn file_failed(path: &std::path::Path, error: &std::io::Error) -> String {
+/// Said when an output, a file in backticks or a stream, cannot be written for the first time.
+pub(crate) fn unwritable(output: &str, error: &std::io::Error) -> String {
     format!(
-        "cannot write `{}`: {error}; the job goes on, its output is still shown here, but this \
-         file is incomplete",
-        path.display()
+        "cannot write {output}: {error}; the job goes on, but lines are lost until this works again"
     )
+}
+
+/// Said when an output can be written again for the first time.
+pub(crate) fn writable_again(output: &str, lost: u64) -> String {
+    let were = if lost == 1 { "was" } else { "were" };
+    format!("{output} can be written again; {} {were} lost", lines(lost))
+}
+
+/// Said at the end about an output of which lines are missing.
+pub(crate) fn lines_lost(output: &str, lost: u64, error: &str) -> String {
+    let were = if lost == 1 { "was" } else { "were" };
+    format!("{} of {output} {were} lost: {error}", lines(lost))
+}
+
+/// Stands in a file of `--output-filename` in place of lines that could not be written.
+pub(crate) fn gap(lost: u64) -> String {
+    let are = if lost == 1 { "is" } else { "are" };
+    format!("{SPEAKER}{} {are} missing here\n", lines(lost))
+}
+
+fn lines(number: u64) -> String {
+    match number {
+        1 => "1 line".to_owned(),
+        _ => format!("{number} lines"),
+    }
 }
 
 /// One line of the plan.
@@ -257,5 +296,27 @@ mod tests {
         assert!(
             failure_report(&placement, Outcome::Killed(9), None, &[]).contains("out of memory")
         );
+    }
+
+    #[test]
+    fn the_report_says_what_a_blamed_rank_did() {
+        let placement = Placement::alone();
+        let report = |state| {
+            failure_report(
+                &placement,
+                Outcome::Exited(1),
+                Some((&placement, state)),
+                &[],
+            )
+        };
+        let well = report(BlamedState::ExitedWell);
+        assert!(
+            well.contains(
+                "\nhorovodrun: because of rank 0 on localhost, which ended with exit code 0 while \
+                 other ranks were still in a collective"
+            ),
+            "{well}"
+        );
+        assert!(report(BlamedState::Running).contains("which still ran: suspended"));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 
+use hvd_rendezvous::AgentToken;
 use hvd_types::Placement;
 
 use crate::{SshOptions, plan::Host};
@@ -60,7 +61,7 @@ pub struct AgentsOption {
     /// The port they call at.
     pub port: u16,
     /// The secret that they share with the driver.
-    pub token: String,
+    pub token: AgentToken,
 }
 
 impl std::fmt::Debug for AgentsOption {

@@ -60,7 +60,8 @@ pub(crate) enum Error {
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
-        let text = error.to_string();
+        // It may quote other ranks: their names of tensors and hosts, their last exceptions.
+        let text = hvd_types::printable(&error.to_string()).into_owned();
         match error {
             Error::Python(error) => error,
             Error::TensorFlow(_) => PyImportError::new_err(text),

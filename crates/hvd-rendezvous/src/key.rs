@@ -59,13 +59,9 @@ impl JobKey {
         })
     }
 
-    /// The key that belongs to a secret people have chosen and given to every host.
-    pub fn from_token(token: &str) -> Self {
-        Self(hash(
-            &[0; Self::LENGTH],
-            b"hvd agent token",
-            token.as_bytes(),
-        ))
+    /// The key that belongs to the random bytes of a token.
+    pub(crate) fn from_token(secret: &[u8; Self::LENGTH]) -> Self {
+        Self(hash(secret, b"hvd agent token", b""))
     }
 
     /// A key for one job, from this one and a number that is used once. Whoever knows only the
@@ -176,12 +172,14 @@ mod tests {
 
     #[test]
     fn a_token_and_a_number_make_one_key_and_no_other() {
-        let key = |token, nonce: &[u8]| *JobKey::from_token(token).derive(nonce).bytes();
-        assert_eq!(key("a long secret", b"1"), key("a long secret", b"1"));
-        assert_ne!(key("a long secret", b"1"), key("a long secret", b"2"));
-        assert_ne!(key("a long secret", b"1"), key("another secret", b"1"));
-        let token = JobKey::from_token("a long secret");
+        let (one, other) = ([1; JobKey::LENGTH], [2; JobKey::LENGTH]);
+        let key = |secret, nonce: &[u8]| *JobKey::from_token(secret).derive(nonce).bytes();
+        assert_eq!(key(&one, b"1"), key(&one, b"1"));
+        assert_ne!(key(&one, b"1"), key(&one, b"2"));
+        assert_ne!(key(&one, b"1"), key(&other, b"1"));
+        let token = JobKey::from_token(&one);
         assert_ne!(token.bytes(), token.derive(b"").bytes());
+        assert_ne!(token.bytes(), &one, "the secret itself is never a key");
     }
 
     #[test]

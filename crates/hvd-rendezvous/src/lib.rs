@@ -27,6 +27,7 @@ mod protocol;
 mod server;
 pub mod session;
 mod store;
+mod token;
 
 pub use client::{Client, HangUp};
 pub use error::{Error, Result};
@@ -36,3 +37,4 @@ pub use memory::MemoryStore;
 pub use server::Server;
 pub use session::Session;
 pub use store::Store;
+pub use token::{AgentToken, TokenError};

@@ -1,6 +1,6 @@
 //! The words of the domain, shared by every other crate: who a process is ([`Rank`],
 //! [`Ranks`], [`Placement`]), what a tensor is ([`DType`], [`Shape`], [`Device`]) and what is done with it
-//! ([`OpKind`], [`ReduceOp`]).
+//! ([`OpKind`], [`ReduceOp`]); and how the text of one process is quoted by another ([`printable`]).
 //!
 //! Nothing here does input or output, starts a thread or reads a clock.
 
@@ -10,6 +10,7 @@ mod device;
 mod dtype;
 mod operation;
 mod placement;
+mod printable;
 mod rank;
 mod ranks;
 mod shape;
@@ -18,6 +19,7 @@ pub use device::Device;
 pub use dtype::DType;
 pub use operation::{OpKind, ReduceOp};
 pub use placement::Placement;
+pub use printable::printable;
 pub use rank::{ProcessSetId, Rank};
 pub use ranks::Ranks;
 pub use shape::Shape;

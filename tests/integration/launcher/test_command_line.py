@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import sys
 import time
+from pathlib import Path
 
 import pytest
+from launched import command, lead_a_session
 
 
 @pytest.mark.parametrize(
@@ -33,6 +38,12 @@ import pytest
         ("-np 1 --port-range 9-8 true", "is not a range of ports"),
         ("-np 1 --advertise other=10.0.0.1 true", "--advertise names host `other`"),
         ("-np 1 --agents 4711 true", "HOROVOD_AGENT_TOKEN is not set"),
+        ("-np 1 -p abc true", "give a port, a whole number from 1 to 65535"),
+        ("-np 1 -p 0 true", "give a port, a whole number from 1 to 65535"),
+        ("-np 1 -p -22 true", "give a port, a whole number from 1 to 65535"),
+        ("-np 1 --agents 70000 true", "give a port, a whole number from 1 to 65535"),
+        ("-np 1 -i no-such-key true", "there is no file `no-such-key` for `-i`"),
+        ("doctor -H localhost:1 -i no-such-key", "there is no file `no-such-key` for `-i`"),
         ("-np 1 --results-fd 77 true", "file descriptor 77"),
     ],
 )
@@ -104,7 +115,7 @@ def test_help(run, option: str) -> None:
 
 
 def test_options_for_several_machines_are_accepted(run) -> None:
-    line = "-p 12345 -i key --gloo --disable-cache --network-interfaces lo -np 1 true"
+    line = f"-p 12345 -i {__file__} --gloo --disable-cache --network-interfaces lo -np 1 true"
     assert run(*line.split()) == (0, b"", b"")
 
 
@@ -128,3 +139,78 @@ def test_a_small_job_is_over_at_once(run) -> None:
         assert run("-np", "2", "true")[0] == 0
         took.append(time.monotonic() - began)
     assert min(took) < 0.15, took
+
+
+@pytest.mark.parametrize(
+    ("secret", "problem"),
+    [
+        ("correct horse battery staple", "is not a token of `horovodrun agent --new-token`"),
+        ("0123456789abcdef" * 4, "is not a token of `horovodrun agent --new-token`"),
+        ("hvd-agent-aaaaaaaa-aaaaaaaa", "has a typing mistake"),
+    ],
+)
+def test_only_generated_tokens_are_taken(run, secret: str, problem: str) -> None:
+    environment = {"HOROVOD_AGENT_TOKEN": secret}
+    for line in (("-np", "1", "--agents", "4711", "true"), ("agent", "localhost:1", "--once")):
+        code, _, errors = run(*line, environment=environment)
+        assert code == 2
+        assert f"HOROVOD_AGENT_TOKEN {problem}" in errors.decode(), errors
+        assert b"`horovodrun agent --new-token`" in errors
+        assert secret.encode() not in errors
+
+
+def test_a_new_token_is_fresh_and_taken(run) -> None:
+    code, output, errors = run("agent", "--new-token")
+    assert (code, errors) == (0, b"")
+    assert output.startswith(b"hvd-agent-") and output.endswith(b"\n")
+    assert run("agent", "--new-token")[1] != output
+    token = {"HOROVOD_AGENT_TOKEN": output.decode().strip()}
+    arguments = ("-np", "1", "--agents", "4711", "--dry-run", "true")
+    assert run(*arguments, environment=token)[0] == 0
+
+
+@pytest.mark.parametrize("word", ["doctr", "docter", "debgu", "agnet"])
+def test_a_misspelt_command_is_suggested(run, word: str) -> None:
+    code, output, errors = run(word, "-H", "localhost:1")
+    assert (code, output) == (2, b"")
+    meant = {"o": "doctor", "e": "debug", "g": "agent"}[word[1]]
+    said = f"there is no command `{word}`; did you mean `horovodrun {meant}`?"
+    assert said in errors.decode(), errors
+
+
+def test_a_program_of_a_similar_name_is_run(run, tmp_path: Path) -> None:
+    program = tmp_path / "doctr"
+    program.write_text("#!/bin/sh\necho I am a program\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert b"how many processes?" in run("doctr", environment=environment)[2]
+    found = run("-np", "1", "doctr", environment=environment)
+    assert found[:2] == (0, b"[0]<stdout>:I am a program\n")
+
+
+def test_a_full_disk_for_the_key_is_named_with_its_path(run, tmp_path: Path) -> None:
+    """Nothing may be written to files, wherever they are."""
+
+    def no_files() -> None:
+        lead_a_session()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    code, _, errors = run(
+        "-np", "1", "true", prepare=no_files, environment={"TMPDIR": str(tmp_path)}
+    )
+    assert code == 1
+    words = errors.decode()
+    assert f"cannot keep the job's key in a file: `{tmp_path}/horovod-" in words
+    assert "`: File too large" in words and "set TMPDIR" in words
+
+
+AT_A_TERMINAL = "import pty, sys; pty.spawn(sys.argv[1:])"
+
+
+def test_doctor_waits_for_nobody_without_a_name(start) -> None:
+    line = [command(), "doctor", "-H", "localhost:1", "--start-timeout", "20"]
+    program = [sys.executable, "-c", AT_A_TERMINAL]
+    job = start(*line, program=program, environment={"TERM": "xterm"})
+    shown = job.finish()[1]
+    assert b"asking for Python" in shown, shown
+    assert b"waiting for  " not in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -102,3 +103,52 @@ def test_a_command_that_cannot_be_started(start, program: str, code: int, text: 
     assert found == code
     assert f"horovodrun: cannot start `{program}`: {text}" in errors.decode()
     job.assert_all_gone(0)
+
+
+LEAVES = """
+import os, sys
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+if hvd.rank() == 1:
+    {}(0)
+hvd.allreduce(numpy.ones(4, numpy.float32), name="x")
+"""
+
+
+@pytest.mark.parametrize("leave", ["os._exit", "sys.exit"])
+def test_a_rank_that_exits_with_0_in_the_middle_is_named_as_the_cause(run, leave: str) -> None:
+    code, _, errors = run("-np", "3", sys.executable, "-c", LEAVES.format(leave))
+    assert code == 1
+    report = errors[errors.index(b"horovodrun: the job failed: rank ") :]
+    cause = b"horovodrun: because of rank 1 on localhost, which ended with exit code 0 while other"
+    assert report.splitlines()[1].startswith(cause), errors
+    assert b"still ran" not in errors
+
+
+HOSTILE = r"""
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+if hvd.rank() == 1:
+    raise ValueError("\x1b]0;stolen title\x07\x1b[2J\u009b31m nothing happened")
+try:
+    hvd.allreduce(numpy.ones(4, numpy.float32), name="x")
+except Exception as error:
+    print(ascii(str(error)), flush=True)
+    raise
+"""
+
+
+def test_escape_sequences_of_a_rank_reach_no_terminal_but_by_its_own_output(run) -> None:
+    code, output, errors = run("-np", "2", sys.executable, "-X", "utf8", "-c", HOSTILE)
+    assert code == 1
+    own = [line for line in errors.splitlines() if line.startswith(b"[1]<stderr>:")]
+    assert any(b"\x1b]0;stolen" in line for line in own), "what a rank writes stays as it is"
+    others = b"\n".join(line for line in errors.splitlines() if not line.startswith(b"[1]<std"))
+    assert b"\\x1b]0;stolen title\\x07\\x1b[2J\\x9b31m" in others, others
+    for control in (b"\x1b", b"\x07", "\u009b".encode()):
+        assert control not in others
+    assert b"  | ValueError: \\x1b]0;stolen" in others, "the report"
+    # The text of the exception, wherever the other rank shows it.
+    assert rb"\\x1b]0;stolen title" in output and rb"'\x1b" not in output

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
+from pathlib import Path
+
+from launched import lead_a_session
 
 
 def test_every_line_carries_rank_and_stream(run) -> None:
@@ -119,3 +123,58 @@ def test_a_pipe_carried_off_elsewhere_does_not_keep_the_job_open(start, tmp_path
         os.close(elsewhere)
     assert code == 0
     assert output.endswith(b"[0]<stdout>:last\n")
+
+
+LINES = "for i in 1 2 3; do echo line $i; echo word $i >&2; done"
+
+
+def test_a_full_disk_loses_lines_but_not_the_job(run, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    with open("/dev/full", "wb", buffering=0) as full:
+        arguments = ("-np", "2", "sh", "-c", f"{LINES}; touch {done}.$HOROVOD_RANK")
+        code, _, errors = run(*arguments, stdout=full.fileno())
+    assert Path(f"{done}.0").exists() and Path(f"{done}.1").exists()
+    assert code == 1
+    problem = b"horovodrun: cannot write standard output: No space left on device"
+    assert errors.count(problem) == 1, errors
+    assert errors.count(b"]<stderr>:word") == 6
+    last = b"horovodrun: 6 lines of standard output were lost: No space left on device"
+    assert errors.splitlines()[-1].startswith(last), errors
+
+
+def test_a_disk_full_for_both_streams_shows_in_the_exit_status(run) -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        streams = {"stdout": full.fileno(), "stderr": full.fileno()}
+        assert run("-np", "1", "sh", "-c", LINES, **streams)[0] == 1
+        assert run("-np", "1", "sh", "-c", f"{LINES}; exit 7", **streams)[0] == 7
+
+
+def test_a_disk_with_room_again_gets_whole_lines(start, tmp_path: Path) -> None:
+    """`ulimit -f` stands for the disk; it is lifted from outside."""
+    log = tmp_path / "log"
+    limit = (1000, resource.RLIM_INFINITY)
+
+    def small_disk() -> None:
+        lead_a_session()
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+    script = "seq 1000 1999; read go < $GO; echo again"
+    os.mkfifo(tmp_path / "go")
+    with log.open("wb") as file:
+        options = {"stdout": file.fileno(), "environment": {"GO": str(tmp_path / "go")}}
+        job = start("-np", "1", "sh", "-c", script, prepare=small_disk, **options)
+    errors = job.process.stderr
+    assert errors.readline().startswith(b"horovodrun: cannot write standard output: File too large")
+    resource.prlimit(job.driver(), resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    (tmp_path / "go").write_text("go\n")
+    again = errors.readline()
+    lost = re.fullmatch(
+        rb"horovodrun: standard output can be written again; (\d+) lines were lost\n", again
+    )
+    assert lost, again
+    assert job.process.wait(20) == 1
+    lines = log.read_bytes().splitlines()
+    assert lines[-1] == b"[0]<stdout>:again"
+    whole = [line for line in lines if re.fullmatch(rb"\[0\]<stdout>:1\d\d\d", line)]
+    assert len(whole) + int(lost[1]) == 1000
+    assert len(lines) - len(whole) <= 2, "the last one, and one that was cut"

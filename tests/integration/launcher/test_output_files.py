@@ -49,6 +49,7 @@ def test_a_full_disk_is_said_once_and_the_job_goes_on(run, tmp_path: Path) -> No
     assert code == 1
     assert output.count(b"[0]<stdout>:c\n") == 1
     assert errors.count(b"cannot write `" + bytes(full) + b"`: No space left on device") == 1
+    assert errors.splitlines()[-1].startswith(b"horovodrun: 3 lines of `" + bytes(full) + b"` were")
     assert (tmp_path / "rank.1" / "stdout").read_bytes().endswith(b":c\n")
 
 

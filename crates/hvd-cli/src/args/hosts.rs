@@ -17,7 +17,7 @@ pub(crate) struct HostArgs {
     pub(crate) hostfile: Option<PathBuf>,
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = whole)]
     pub(crate) start_timeout: Option<u32>,
-    #[arg(short = 'p', long, value_name = "PORT")]
+    #[arg(short = 'p', long, value_name = "PORT", allow_negative_numbers = true, value_parser = port)]
     pub(crate) ssh_port: Option<u16>,
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(crate) ssh_identity_file: Option<PathBuf>,
@@ -44,6 +44,8 @@ pub(crate) struct HostArgs {
     #[arg(
         long,
         value_name = "PORT",
+        allow_negative_numbers = true,
+        value_parser = port,
         conflicts_with_all = ["ssh_port", "ssh_identity_file", "host_keys"]
     )]
     pub(crate) agents: Option<u16>,
@@ -65,6 +67,13 @@ fn count(text: &str) -> Result<u32, String> {
 fn whole(text: &str) -> Result<u32, String> {
     text.parse()
         .map_err(|_| format!("give a whole number from 0 to {}", u32::MAX))
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("give a port, a whole number from 1 to 65535, e.g. `12345`".to_owned()),
+    }
 }
 
 /// `host=address`; the address as digits, because every host has to mean the same by it.

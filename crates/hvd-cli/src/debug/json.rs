@@ -114,7 +114,7 @@ fn text(value: &str) -> String {
         match character {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
-            control if u32::from(control) < 0x20 => {
+            control if control.is_control() => {
                 let _ = write!(quoted, "\\u{:04x}", u32::from(control));
             }
             other => quoted.push(other),
@@ -143,5 +143,6 @@ mod tests {
     #[test]
     fn texts_are_escaped() {
         assert_eq!(text("a\"\\\n\u{e9}"), "\"a\\\"\\\\\\u000a\u{e9}\"");
+        assert_eq!(text("\u{1b}\u{9b}"), "\"\\u001b\\u009b\"");
     }
 }

@@ -10,7 +10,10 @@ use std::{
 };
 
 use clap::Parser;
-use hvd_launch::debug::{Caller, Description, find_jobs};
+use hvd_launch::{
+    debug::{Caller, Description, find_jobs, unusable_places},
+    printable,
+};
 
 use crate::settings;
 
@@ -57,14 +60,25 @@ pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsS
     let jobs = find_jobs(environment);
     let chosen = match choose(&jobs, args.job.as_deref(), Caller::description) {
         Ok(job) => job,
+        Err((status, text)) if jobs.is_empty() => {
+            let problems = unusable_places(environment);
+            return complain(status, &(text + &not_looked_at(&problems)));
+        }
         Err((status, text)) => return complain(status, &text),
     };
     match chosen.ask() {
         Ok(answer) if args.json => show(&json::document(&answer)),
-        Ok(answer) if args.verbose => show(&table::in_full(&answer)),
-        Ok(answer) => show(&table::brief(&answer)),
+        Ok(answer) if args.verbose => show(&printable(&table::in_full(&answer))),
+        Ok(answer) => show(&printable(&table::brief(&answer))),
         Err(error) => complain(FAILED, &format!("horovodrun: {error}\n")),
     }
+}
+
+/// Where jobs could be as well, if there are such places.
+fn not_looked_at(problems: &[String]) -> String {
+    let line =
+        |problem: &String| format!("horovodrun: but not all places were looked at: {problem}\n");
+    problems.iter().map(line).collect()
 }
 
 /// The job that is meant; else the exit status and what to say.
@@ -102,7 +116,7 @@ fn choose<'a, T>(
 }
 
 fn complain(status: i32, text: &str) -> i32 {
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(printable(text).as_bytes());
     status
 }
 

@@ -60,7 +60,7 @@ fn mistakes_are_named_with_what_would_be_right() {
 
 #[test]
 fn options_about_other_hosts_reach_the_launcher() {
-    let line = "-H a:1,bob@b:1 -p 12345 -i key --ssh-strict --network-interfaces eth0,ib0 \
+    let line = "-H a:1,bob@b:1 -p 12345 -i Cargo.toml --ssh-strict --network-interfaces eth0,ib0 \
                 --advertise a=10.0.0.1,b=[fd00::2] --port-range 5-9 x";
     let job = resolve(line, &[]).unwrap().job;
     assert_eq!(job.hosts[1].name, "bob@b");
@@ -138,7 +138,7 @@ fn the_start_timeout_is_option_then_environment_then_default() {
 
 #[test]
 fn accepted_options_change_nothing() {
-    let line = "-p 12345 -i key --gloo --disable-cache --network-interface lo -np 1 x";
+    let line = "-p 12345 -i Cargo.toml --gloo --disable-cache --network-interface lo -np 1 x";
     let settings = resolve(line, &[]).unwrap();
     assert!(settings.job.exports.is_empty());
     assert_eq!(settings.log_level, "WARNING");
@@ -317,4 +317,22 @@ fn a_bad_file_is_named() {
     let line = format!("-np 1 --config-file {} x", path.display());
     assert!(refusal(&line).contains("`controller: mpi` is not in this build"));
     assert!(exported(&line.replace("-np", "--gloo -np")).is_empty());
+}
+
+#[test]
+fn a_private_key_has_to_be_there_in_a_form_that_ssh_finds() {
+    let scratch = tempfile::tempdir().unwrap();
+    let home = scratch.path().to_str().unwrap();
+    std::fs::write(scratch.path().join("here"), "").unwrap();
+    std::fs::write(scratch.path().join("in_agent.pub"), "").unwrap();
+    let with = |file: &str| resolve(&format!("-np 1 -i {file} x"), &[("HOME", home)]);
+    for file in ["~/here", "~/in_agent", &format!("{home}/here"), "%d/key"] {
+        let identity = with(file).unwrap().job.remote.ssh.identity;
+        assert_eq!(identity, Some(file.into()), "ssh gets it as it was typed");
+    }
+    let error = with("~/not_here").unwrap_err().to_string();
+    assert!(
+        error.contains("there is no file `~/not_here` for `-i`"),
+        "{error}"
+    );
 }

@@ -17,7 +17,7 @@ pub(super) const LAUNCHER: Group = Group {
         .flag("--start-timeout"),
         setting(
             name::AGENT_TOKEN,
-            Values::Text("at least 16 characters"),
+            Values::Text("a token of `horovodrun agent --new-token`"),
             "",
             "Secret by which `horovodrun --agents` and `horovodrun agent` recognise each other.",
         ),

@@ -51,6 +51,11 @@ pub fn find_jobs(environment: &[(OsString, OsString)]) -> Vec<Caller> {
     sockets.filter_map(Caller::at).collect()
 }
 
+/// Places where a job of this user could be but none is looked for, and what to do about each.
+pub fn unusable_places(environment: &[(OsString, OsString)]) -> Vec<String> {
+    place::problems(&place::directories(environment))
+}
+
 impl Caller {
     fn at(path: PathBuf) -> Option<Self> {
         match converse(&path, DESCRIBE, DESCRIBE_LIMIT) {

@@ -11,7 +11,7 @@ mod place;
 mod post;
 mod roster;
 
-pub use caller::{Answer, Caller, find_jobs};
+pub use caller::{Answer, Caller, find_jobs, unusable_places};
 pub use description::{Description, Member};
 pub use hvd_wire::testimony;
 pub(crate) use post::{Post, remove_post};

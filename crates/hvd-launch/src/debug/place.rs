@@ -1,4 +1,6 @@
-//! Where running jobs can be found: one socket per job in a directory of the user's own.
+//! Where running jobs can be found: one socket per job in a directory of the user's own. Another
+//! user may have made a directory of the name first, in `/tmp` or `/dev/shm`: it is not used, the
+//! next one is, and whoever looks for jobs is told of it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -17,14 +19,15 @@ const SUFFIX: &str = ".sock";
 const OTHERS: u32 = 0o077;
 
 /// Directories in which jobs of this user may be, the preferred one first. A job and whoever asks
-/// it may have been started with different environments, so both are looked at.
+/// it may have been started with different environments, so all are looked at.
 pub(super) fn directories(environment: &[(OsString, OsString)]) -> Vec<PathBuf> {
     let runtime = environment
         .iter()
         .find(|(name, value)| name == "XDG_RUNTIME_DIR" && !value.is_empty())
         .map(|(_, value)| Path::new(value).join("horovod"));
-    let temporary = PathBuf::from(format!("/tmp/horovod-{}", getuid().as_raw()));
-    runtime.into_iter().chain([temporary]).collect()
+    let name = format!("horovod-{}", getuid().as_raw());
+    let shared = ["/tmp", "/dev/shm"].map(|directory| Path::new(directory).join(&name));
+    runtime.into_iter().chain(shared).collect()
 }
 
 /// Makes a directory that nobody else can enter, or checks that it is one.
@@ -35,16 +38,50 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Fails unless it is a directory of this user's that nobody else can enter.
+/// Fails unless it is a directory of this user's that nobody else can enter; the error says what
+/// to do.
 pub(super) fn check(directory: &Path) -> io::Result<()> {
     // Not of what a link points at: the link itself would be the trick.
     let found = fs::symlink_metadata(directory)?;
-    let is_private = found.mode() & OTHERS == 0;
-    if found.is_dir() && found.uid() == getuid().as_raw() && is_private {
+    let (path, me) = (directory.display(), getuid().as_raw());
+    let problem = if found.uid() != me {
+        format!(
+            "`{path}` belongs to {}, not to you; have it removed (`rm -r {path}`), or set \
+             XDG_RUNTIME_DIR to a directory of your own",
+            user(found.uid())
+        )
+    } else if !found.is_dir() {
+        format!("`{path}` is not a directory; remove it")
+    } else if found.mode() & OTHERS != 0 {
+        format!("others can enter `{path}`; run `chmod 700 {path}`")
+    } else {
         return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
+}
+
+/// What is wrong with the directories that exist but are not used.
+pub(super) fn problems(directories: &[PathBuf]) -> Vec<String> {
+    let checked = directories.iter().map(|directory| check(directory));
+    let errors = checked.filter_map(Result::err);
+    errors
+        .filter(|error| error.kind() != io::ErrorKind::NotFound)
+        .map(|error| error.to_string())
+        .collect()
+}
+
+/// A user by name, if this machine's own list has it, and number.
+fn user(number: u32) -> String {
+    let list = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = list.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(number)).then(|| name.to_owned())
+    });
+    match name {
+        Some(name) => format!("user `{name}` ({number})"),
+        None => format!("user {number}"),
     }
-    let text = "not a directory that only this user can enter";
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
 /// The socket of the job of one `horovodrun`.
@@ -97,6 +134,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_a_directory_is_said_with_its_remedy() {
+        let scratch = tempfile::tempdir().unwrap();
+        let open = scratch.path().join("open");
+        prepare(&open).unwrap();
+        assert_eq!(
+            problems(&[open.clone(), scratch.path().join("none")]),
+            [""; 0]
+        );
+        fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).unwrap();
+        let found = problems(std::slice::from_ref(&open));
+        assert_eq!(found.len(), 1);
+        let remedy = format!("run `chmod 700 {}`", open.display());
+        assert!(found[0].ends_with(&remedy), "{found:?}");
+        assert_eq!(user(0), "user `root` (0)");
+        assert_eq!(user(u32::MAX - 7), "user 4294967288");
+        // What belongs to somebody else: to root, or, for root, only the tests with real users know.
+        if getuid().as_raw() != 0 {
+            let found = problems(&[PathBuf::from("/")]);
+            assert!(found[0].contains("belongs to user `root`"), "{found:?}");
+        }
+    }
+
+    #[test]
     fn sockets_are_found_by_name() {
         let scratch = tempfile::tempdir().unwrap();
         let place = scratch.path().join("jobs");
@@ -114,7 +174,7 @@ mod tests {
         let environment = [("XDG_RUNTIME_DIR".into(), "/run/user/7".into())];
         let found = directories(&environment);
         assert_eq!(found[0], Path::new("/run/user/7/horovod"));
-        assert_eq!(found.len(), 2);
-        assert_eq!(directories(&[]).len(), 1);
+        assert_eq!(found.len(), 3);
+        assert_eq!(directories(&[]), found[1..]);
     }
 }

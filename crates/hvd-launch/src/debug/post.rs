@@ -74,15 +74,7 @@ impl Post {
     pub(crate) fn open(spec: &JobSpec, roster: Roster, store: MemoryStore) -> Option<Self> {
         let keeper = getppid()?.as_raw_pid();
         let places = place::directories(&spec.inherited);
-        let opened = places.iter().find_map(|directory| {
-            place::prepare(directory).ok()?;
-            let path = place::socket(directory, keeper);
-            Some((listen(&path).ok()?, path))
-        });
-        let Some((listener, path)) = opened else {
-            tracing::debug!("`horovodrun debug` cannot ask this job: no place for its socket");
-            return None;
-        };
+        let (listener, path) = open_first(&places, keeper)?;
         let clerk = Arc::new(Clerk {
             keeper,
             command: spec.command.join(" "),
@@ -101,6 +93,24 @@ impl Drop for Post {
         self.task.abort();
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Listens in the first directory in which that works; warns if there is none.
+fn open_first(places: &[PathBuf], keeper: i32) -> Option<(UnixListener, PathBuf)> {
+    let mut problems = Vec::new();
+    for directory in places {
+        let path = place::socket(directory, keeper);
+        match place::prepare(directory).and_then(|()| listen(&path)) {
+            Ok(listener) => return Some((listener, path)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                problems.push(error.to_string());
+            }
+            Err(error) => problems.push(format!("`{}`: {error}", path.display())),
+        }
+    }
+    let problems = problems.join("; ");
+    tracing::warn!("`horovodrun debug` will not find this job: {problems}");
+    None
 }
 
 /// Removes the socket of the job that `keeper` kept.

@@ -8,17 +8,17 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    fs::fstat,
-};
+use rustix::fs::fstat;
 
-use super::output::Stream;
+use super::{
+    outlet::{Attempt, Outlet},
+    output::Stream,
+};
 
 /// Where forwarded output and the launcher's own lines go.
 #[derive(Debug)]
 pub(super) struct Console<W> {
-    writers: [W; 2],
+    outlets: [Outlet<W>; 2],
     same_place: bool,
     unfinished: [bool; 2],
 }
@@ -37,45 +37,41 @@ impl Console<File> {
 }
 
 impl<W: Write + AsFd> Console<W> {
-    fn new(writers: [W; 2], same_place: bool) -> Self {
+    fn new([stdout, stderr]: [W; 2], same_place: bool) -> Self {
         Self {
-            writers,
+            outlets: [
+                Outlet::new("standard output".to_owned(), stdout),
+                Outlet::new("standard error".to_owned(), stderr),
+            ],
             same_place,
             unfinished: [false; 2],
         }
     }
 
     /// Writes whole lines, the last of which may lack its end, in one piece.
-    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        let Some(last) = bytes.last() else {
-            return Ok(());
-        };
+    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) -> Attempt {
         let index = stream as usize;
         let place = if self.same_place { 0 } else { index };
-        let writer = &mut self.writers[index];
-        if std::mem::replace(&mut self.unfinished[place], !matches!(last, b'\n' | b'\r')) {
-            let joined = [b"\n", bytes].concat();
-            return write_fully(writer, &joined);
+        let head: &[u8] = match bytes {
+            [_, ..] if self.unfinished[place] => b"\n",
+            _ => b"",
+        };
+        let attempt = self.outlets[index].write(head, bytes);
+        if let Some(is_unfinished) = attempt.is_unfinished {
+            self.unfinished[place] = is_unfinished;
         }
-        write_fully(writer, bytes)
+        attempt
     }
-}
 
-/// Like `write_all`, but patient with a terminal that someone else has made non-blocking.
-fn write_fully(writer: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match writer.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let mut writable = [PollFd::new(&*writer, PollFlags::OUT)];
-                poll(&mut writable, None)?;
-            }
-            Err(error) => return Err(error),
-        }
+    /// Whether everything was written.
+    pub(super) fn is_complete(&self) -> bool {
+        self.outlets.iter().all(Outlet::is_complete)
     }
-    Ok(())
+
+    /// What the user has to know at the end about either stream.
+    pub(super) fn summaries(&self) -> Vec<String> {
+        self.outlets.iter().filter_map(Outlet::summary).collect()
+    }
 }
 
 fn is_same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
@@ -93,11 +89,12 @@ mod tests {
 
     fn written(same_place: bool, pieces: &[(Stream, &str)]) -> [String; 2] {
         let files = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
-        let mut console = Console::new(files, same_place);
+        let writers = files.each_ref().map(|file| file.try_clone().unwrap());
+        let mut console = Console::new(writers, same_place);
         for (stream, text) in pieces {
-            console.write(*stream, text.as_bytes()).unwrap();
+            assert!(console.write(*stream, text.as_bytes()).notice.is_none());
         }
-        console.writers.map(|mut file| {
+        files.map(|mut file| {
             let mut text = String::new();
             file.rewind().unwrap();
             file.read_to_string(&mut text).unwrap();

@@ -10,10 +10,14 @@
 //! * END-2 among ranks that failed before anything was sent to them, one that a signal killed is
 //!   preferred over one that exited with a code: the others usually fail because of it.
 //! * END-2b the loss of a whole host explains more than ranks that exited with a code about then.
+//! * END-2c so does its loss after the others were asked to end, if the cause blames a rank of it.
 //! * END-3 a rank that says it failed because of another one is not the cause if that one failed too.
 //! * END-4 from the first failure to the last process less than [`GIVE_UP_AFTER`] passes.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use hvd_types::Rank;
 use serde::{Deserialize, Serialize};
@@ -66,6 +70,15 @@ pub(super) enum Action {
     GiveUp,
 }
 
+/// What became of a rank that another one blames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlamedState {
+    /// It exited with code 0 before anything was sent to it.
+    ExitedWell,
+    /// It had not ended when the others were asked to end.
+    Running,
+}
+
 /// Why the job is ending, or has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -111,7 +124,10 @@ pub(super) struct Course {
     cause: Cause,
     /// Ranks that failed before anything was sent to them.
     failures: Vec<(Rank, Outcome)>,
-    /// Whom the cause blames although that rank has not failed: it may be stopped or cut off.
+    /// Ranks that exited with code 0 before anything was sent to them.
+    exited_well: HashSet<Rank>,
+    /// Whom the cause blames although that rank has not failed: it may have exited with code 0, or
+    /// be stopped or cut off.
     blamed: Option<Rank>,
     /// The first host that was lost, and why.
     lost_host: Option<(String, String)>,
@@ -126,6 +142,7 @@ impl Course {
             running: ranks,
             cause: Cause::Success,
             failures: Vec::new(),
+            exited_well: HashSet::new(),
             blamed: None,
             lost_host: None,
             ending_since: None,
@@ -142,35 +159,52 @@ impl Course {
         self.cause
     }
 
-    /// Whom the cause blames although that rank has not failed by itself.
-    pub(super) fn blamed(&self) -> Option<Rank> {
-        self.blamed
+    /// Whom the cause blames although that rank has not failed by itself, and what became of it.
+    pub(super) fn blamed(&self) -> Option<(Rank, BlamedState)> {
+        let rank = self.blamed?;
+        if self.exited_well.contains(&rank) {
+            return Some((rank, BlamedState::ExitedWell));
+        }
+        Some((rank, BlamedState::Running))
     }
 
     /// A worker has ended.
     pub(super) fn worker_ended(&mut self, rank: Rank, outcome: Outcome, now: Instant) {
         self.running -= 1;
-        let untouched = matches!(self.phase, Phase::Running | Phase::Grace);
-        if outcome.is_failure() && untouched {
-            self.failures.push((rank, outcome));
-            if self.is_better(outcome) {
-                self.cause = Cause::Failure(rank, outcome);
-            }
+        if matches!(self.phase, Phase::Running | Phase::Grace) {
+            self.note_own_end(rank, outcome);
         }
         if self.phase == Phase::Running && (outcome.is_failure() || self.running == 0) {
             self.begin(Phase::Grace, now);
         }
     }
 
+    /// A rank has ended before anything was sent to it.
+    fn note_own_end(&mut self, rank: Rank, outcome: Outcome) {
+        if !outcome.is_failure() {
+            self.exited_well.insert(rank);
+            return;
+        }
+        self.failures.push((rank, outcome));
+        if self.is_better(outcome) {
+            self.cause = Cause::Failure(rank, outcome);
+        }
+    }
+
     /// A host is gone, and with it `ranks` that still ran.
-    pub(super) fn host_lost(&mut self, host: &str, why: &str, ranks: usize, now: Instant) {
-        self.running -= ranks;
-        let untouched = matches!(self.phase, Phase::Running | Phase::Grace);
-        let explains = matches!(
+    pub(super) fn host_lost(&mut self, host: &str, why: &str, ranks: &HashSet<Rank>, now: Instant) {
+        self.running -= ranks.len();
+        let explains = match self.phase {
+            Phase::Running | Phase::Grace => !ranks.is_empty(),
+            Phase::Terminating | Phase::Killing => {
+                self.blamed.is_some_and(|rank| ranks.contains(&rank))
+            }
+        };
+        let is_consequence = matches!(
             self.cause,
             Cause::Success | Cause::Failure(_, Outcome::Exited(_))
         );
-        if untouched && explains && ranks > 0 {
+        if explains && is_consequence {
             self.cause = Cause::HostLost;
             self.lost_host = Some((host.to_owned(), why.to_owned()));
         }
@@ -334,7 +368,8 @@ mod tests {
     fn end_2b_a_lost_host_explains_what_its_peers_complain_about() {
         let (mut course, start) = (Course::new(4), Instant::now());
         course.worker_ended(ZERO, Outcome::Exited(1), start);
-        course.host_lost("b", "its agent was killed", 2, at(start, 10));
+        let lost = HashSet::from([Rank::new(2), Rank::new(3)]);
+        course.host_lost("b", "its agent was killed", &lost, at(start, 10));
         assert_eq!((course.cause(), course.running()), (Cause::HostLost, 1));
         assert_eq!(course.lost_host(), Some(("b", "its agent was killed")));
         assert_eq!(course.deadline(), Some(at(start, 500)));
@@ -342,8 +377,35 @@ mod tests {
         assert_eq!(course.deadline(), Some(start + KILL_AFTER_LOSS));
         let mut course = Course::new(2);
         course.worker_ended(ZERO, Outcome::Killed(9), start);
-        course.host_lost("b", "silent", 1, at(start, 10));
+        course.host_lost("b", "silent", &HashSet::from([ONE]), at(start, 10));
         assert_eq!(course.cause(), Cause::Failure(ZERO, Outcome::Killed(9)));
+    }
+
+    #[test]
+    fn end_2c_a_loss_that_is_noticed_late_explains_the_rank_that_is_blamed() {
+        for (culprit, is_explained) in [(Some(ONE), true), (None, false)] {
+            let (mut course, start) = (Course::new(2), Instant::now());
+            course.worker_ended(ZERO, Outcome::Exited(1), start);
+            assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
+            course.follow_blame(|_| culprit);
+            course.host_lost("b", "silent", &HashSet::from([ONE]), at(start, 900));
+            assert_eq!(course.cause() == Cause::HostLost, is_explained);
+            assert_eq!(course.lost_host().is_some(), is_explained);
+        }
+    }
+
+    #[test]
+    fn a_blamed_rank_that_exited_well_is_told_from_one_that_still_ran() {
+        let (mut course, start) = (Course::new(3), Instant::now());
+        course.worker_ended(ONE, Outcome::Exited(0), start);
+        course.worker_ended(ZERO, Outcome::Exited(1), at(start, 5));
+        course.follow_blame(|_| Some(ONE));
+        assert_eq!(course.blamed(), Some((ONE, BlamedState::ExitedWell)));
+        let two = Rank::new(2);
+        course.follow_blame(|_| Some(two));
+        course.tick(at(start, 600));
+        course.worker_ended(two, Outcome::Exited(0), at(start, 610));
+        assert_eq!(course.blamed(), Some((two, BlamedState::Running)));
     }
 
     #[test]
@@ -356,7 +418,7 @@ mod tests {
             Cause::Failure(ZERO, Outcome::Exited(1)),
             "the other one has not failed yet"
         );
-        assert_eq!(course.blamed(), Some(ONE));
+        assert_eq!(course.blamed(), Some((ONE, BlamedState::Running)));
         course.worker_ended(ONE, Outcome::Exited(3), at(start, 40));
         course.follow_blame(|rank| (rank == ZERO).then_some(ONE));
         assert_eq!(course.cause(), Cause::Failure(ONE, Outcome::Exited(3)));

@@ -73,7 +73,7 @@ pub(super) async fn run(
     tokio::select! {
         written = last_words => Ok(match written? {
             Written::Complete => cause.status(),
-            Written::FileIncomplete => cause.status().max(1),
+            Written::Incomplete => cause.status().max(1),
         }),
         signal = interrupts.next() => Ok(Cause::Interrupted(signal).status()),
     }
@@ -171,7 +171,7 @@ pub(super) fn make_key(spec: &JobSpec) -> Result<(JobKey, Secret)> {
         return Ok((key, secret));
     };
     let nonce = key.to_hex().into_bytes();
-    let key = JobKey::from_token(&agents.token).derive(&nonce);
+    let key = agents.token.key().derive(&nonce);
     Ok((key, Secret::Nonce(nonce)))
 }
 

@@ -3,12 +3,11 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use super::output::Stream;
-use crate::{Error, Result};
+use super::{outlet::Outlet, output::Stream};
+use crate::{Error, Result, messages};
 
 /// The output files of all ranks.
 #[derive(Debug, Default)]
@@ -16,16 +15,33 @@ pub(super) struct OutputFiles(Vec<[OutputFile; 2]>);
 
 #[derive(Debug)]
 struct OutputFile {
-    path: PathBuf,
-    /// Gone after the first failure: a file with a hole in it would be worse than a short one.
-    file: Option<File>,
+    outlet: Outlet<File>,
+    /// Whether the last line in the file lacks its end.
+    is_unfinished: bool,
+    /// Lines that are missing in the file without a word in it about that.
+    gap: u64,
 }
 
-/// A file that has just failed; it is reported once.
-#[derive(Debug)]
-pub(super) struct FileFailure {
-    pub(super) path: PathBuf,
-    pub(super) error: io::Error,
+impl OutputFile {
+    /// Appends; where lines are missing, the file says so.
+    fn write(&mut self, bytes: &[u8]) -> Option<String> {
+        let mut head = String::new();
+        if self.gap > 0 {
+            if self.is_unfinished {
+                head.push('\n');
+            }
+            head.push_str(&messages::gap(self.gap));
+        }
+        let attempt = self.outlet.write(head.as_bytes(), bytes);
+        if let Some(is_unfinished) = attempt.is_unfinished {
+            self.is_unfinished = is_unfinished;
+        }
+        if attempt.has_head {
+            self.gap = 0;
+        }
+        self.gap += attempt.lost;
+        attempt.notice
+    }
 }
 
 impl OutputFiles {
@@ -46,28 +62,27 @@ impl OutputFiles {
         (0..ranks).map(pair).collect::<Result<_>>().map(Self)
     }
 
-    /// Appends to the file of one stream of one rank.
-    ///
-    /// # Errors
-    /// The first failure of each file; afterwards the file is left alone.
-    pub(super) fn write(
-        &mut self,
-        rank: usize,
-        stream: Stream,
-        bytes: &[u8],
-    ) -> std::result::Result<(), FileFailure> {
-        let Some(pair) = self.0.get_mut(rank) else {
-            return Ok(());
-        };
-        let OutputFile { path, file } = &mut pair[stream as usize];
-        let Some(Err(error)) = file.as_mut().map(|file| file.write_all(bytes)) else {
-            return Ok(());
-        };
-        *file = None;
-        Err(FileFailure {
-            path: path.clone(),
-            error,
-        })
+    /// Appends to the file of one stream of one rank. Returns what the user has to know, if
+    /// anything: a file that cannot be written is told of once.
+    pub(super) fn write(&mut self, rank: usize, stream: Stream, bytes: &[u8]) -> Option<String> {
+        let pair = self.0.get_mut(rank)?;
+        pair[stream as usize].write(bytes)
+    }
+
+    /// Whether everything was written.
+    pub(super) fn is_complete(&self) -> bool {
+        self.all().all(|file| file.outlet.is_complete())
+    }
+
+    /// What the user has to know at the end about any of the files.
+    pub(super) fn summaries(&self) -> Vec<String> {
+        self.all()
+            .filter_map(|file| file.outlet.summary())
+            .collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &OutputFile> {
+        self.0.iter().flatten()
     }
 }
 
@@ -75,8 +90,9 @@ fn open(directory: &Path, stream: Stream) -> Result<OutputFile> {
     let path = directory.join(stream.name());
     match File::create(&path) {
         Ok(file) => Ok(OutputFile {
-            path,
-            file: Some(file),
+            outlet: Outlet::new(format!("`{}`", path.display()), file),
+            is_unfinished: false,
+            gap: 0,
         }),
         Err(source) => Err(Error::OutputFile { path, source }),
     }
@@ -110,16 +126,39 @@ mod tests {
         let stdout = scratch.path().join("rank.0/stdout");
         std::os::unix::fs::symlink("/dev/full", &stdout).unwrap();
         let mut files = OutputFiles::create(scratch.path(), 1).unwrap();
-        let failure = files.write(0, Stream::Stdout, b"x\n").unwrap_err();
-        assert_eq!(
-            (failure.path, failure.error.kind()),
-            (stdout, io::ErrorKind::StorageFull)
-        );
-        assert!(files.write(0, Stream::Stdout, b"y\n").is_ok());
-        assert!(files.write(0, Stream::Stderr, b"z\n").is_ok());
+        let notice = files.write(0, Stream::Stdout, b"x\n").unwrap();
+        let expected = format!("cannot write `{}`: No space left", stdout.display());
+        assert!(notice.starts_with(&expected), "{notice}");
+        assert_eq!(files.write(0, Stream::Stdout, b"y\n"), None);
+        assert_eq!(files.write(0, Stream::Stderr, b"z\n"), None);
+        let summaries = files.summaries();
+        assert!(summaries.len() == 1 && summaries[0].starts_with("2 lines of `"));
+        assert!(!files.is_complete());
         assert_eq!(
             fs::read(scratch.path().join("rank.0/stderr")).unwrap(),
             b"z\n"
+        );
+    }
+
+    #[test]
+    fn a_file_says_where_lines_are_missing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut file = OutputFile {
+            outlet: Outlet::new("`file`".to_owned(), full),
+            is_unfinished: true,
+            gap: 0,
+        };
+        assert!(file.write(b"lost\n").is_some());
+        assert!(file.write(b"lost\nlost").is_none());
+        assert_eq!(file.gap, 3, "a marker that is lost is no line of the rank");
+        file.outlet = Outlet::new("`file`".to_owned(), File::create(&path).unwrap());
+        file.write(b"kept\n");
+        file.write(b"kept\n");
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "\nhorovodrun: 3 lines are missing here\nkept\nkept\n"
         );
     }
 }

@@ -174,7 +174,9 @@ impl Job {
                 };
                 if !told {
                     let tail = tails.remove(&rank).unwrap_or_default();
-                    let blamed = course.blamed().map(|rank| &placements[rank.index()]);
+                    let blamed = course
+                        .blamed()
+                        .map(|(rank, state)| (&placements[rank.index()], state));
                     let failed = &placements[rank.index()];
                     let report = messages::failure_report(failed, outcome, blamed, &tail);
                     sink.voice().report(report).await;
@@ -279,8 +281,7 @@ impl Job {
                 host.is_over = true;
                 let running = std::mem::take(&mut host.running);
                 let name = host.name.clone();
-                self.course
-                    .host_lost(&name, &why, running.len(), Instant::now());
+                self.course.host_lost(&name, &why, &running, Instant::now());
             }
         }
     }

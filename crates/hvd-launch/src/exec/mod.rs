@@ -19,6 +19,7 @@ mod function;
 mod interrupts;
 mod job;
 mod os;
+mod outlet;
 mod output;
 mod pipe;
 mod progress;
@@ -32,7 +33,7 @@ mod tree;
 mod worker;
 
 pub(crate) use aside::aside;
-pub(crate) use course::Outcome;
+pub(crate) use course::{BlamedState, Outcome};
 pub(crate) use crew::{Crew, RankEnd, RankOutput, RankTask};
 pub(crate) use interrupts::Interrupts;
 pub(crate) use os::before_exec;

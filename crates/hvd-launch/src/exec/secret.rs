@@ -23,7 +23,7 @@ impl KeyFile {
         let name = JobKey::generate()?.to_hex();
         let name = format!("horovod-{}-{}", rustix::process::getuid(), &name[..16]);
         let places = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
-        let mut problem = io::Error::from(io::ErrorKind::NotFound);
+        let mut problems = Vec::new();
         for place in places {
             let path = place.join(&name);
             match write_private(&path, b"0") {
@@ -31,17 +31,18 @@ impl KeyFile {
                     remove(&path);
                     return Ok(path);
                 }
-                Err(error) => problem = error,
+                Err(error) => problems.push(format!("`{}`: {error}", path.display())),
             }
         }
-        Err(Error::system("keep the job's key in a file")(problem))
+        Err(Error::NoKeyFile { problems })
     }
 
     /// Writes the key.
     pub(crate) fn create(path: &Path, key: &JobKey) -> Result<Self> {
         let text = format!("{}\n", key.to_hex());
-        write_private(path, text.as_bytes())
-            .map_err(Error::system("keep the job's key in a file"))?;
+        write_private(path, text.as_bytes()).map_err(|error| Error::NoKeyFile {
+            problems: vec![format!("`{}`: {error}", path.display())],
+        })?;
         Ok(Self(path.to_owned()))
     }
 

@@ -5,18 +5,14 @@
 
 use std::{fs::File, sync::Arc, thread};
 
-use hvd_types::Rank;
+use hvd_types::{Rank, printable};
 use tokio::sync::{
     Notify,
     mpsc::{self, Receiver, Sender},
     oneshot,
 };
 
-use super::{
-    console::Console,
-    files::{FileFailure, OutputFiles},
-    output::Stream,
-};
+use super::{console::Console, files::OutputFiles, output::Stream};
 use crate::{Error, Result, messages};
 
 /// Pieces on their way to the console.
@@ -54,8 +50,10 @@ impl Voice {
         self.report(format!("{}{line}\n", messages::SPEAKER)).await;
     }
 
-    /// Says something of the launcher's own, already put into lines, on stderr.
+    /// Says something of the launcher's own, already put into lines, on stderr. What it quotes of
+    /// ranks and hosts is made safe to print.
     pub(super) async fn report(&self, lines: String) {
+        let lines = printable(&lines).into_owned();
         let _ = self.0.send(Message::Note(lines)).await;
     }
 }
@@ -65,8 +63,8 @@ impl Voice {
 pub(super) enum Written {
     /// All of it was written where it belongs.
     Complete,
-    /// A file of `--output-filename` is incomplete; that was said.
-    FileIncomplete,
+    /// Lines are missing on the console or in a file of `--output-filename`; that was said.
+    Incomplete,
 }
 
 /// The launcher's hold on the thread.
@@ -87,7 +85,6 @@ impl Sink {
             console: Some(console),
             files,
             reader_gone: Arc::clone(&reader_gone),
-            written: Written::Complete,
         };
         // Never joined: it may be stuck in a write for ever, and then ends with the process.
         thread::Builder::new()
@@ -114,7 +111,7 @@ impl Sink {
     /// Waits until everything said so far is written; all other voices must be gone.
     pub(super) async fn finish(self) -> Written {
         drop(self.voice);
-        self.done.await.unwrap_or(Written::FileIncomplete)
+        self.done.await.unwrap_or(Written::Incomplete)
     }
 }
 
@@ -123,7 +120,6 @@ struct Writer {
     console: Option<Console<File>>,
     files: OutputFiles,
     reader_gone: Arc<Notify>,
-    written: Written,
 }
 
 impl Writer {
@@ -136,33 +132,52 @@ impl Writer {
                     bytes,
                 } => {
                     self.show(stream, &bytes);
-                    if let Err(failure) = self.files.write(rank.index(), stream, &bytes) {
-                        self.file_failed(&failure);
+                    if let Some(notice) = self.files.write(rank.index(), stream, &bytes) {
+                        self.note(&notice);
                     }
                 }
                 Message::Note(lines) => self.show(Stream::Stderr, lines.as_bytes()),
             }
         }
-        self.written
+        self.sum_up()
     }
 
     fn show(&mut self, stream: Stream, bytes: &[u8]) {
         let Some(console) = &mut self.console else {
             return;
         };
-        if let Err(error) = console.write(stream, bytes) {
-            tracing::debug!(%error, "the console cannot be written any more");
+        let attempt = console.write(stream, bytes);
+        if attempt.is_closed {
+            tracing::debug!("nobody reads the console any more");
             self.console = None;
             self.reader_gone.notify_one();
+        } else if let Some(notice) = attempt.notice {
+            self.note(&notice);
         }
     }
 
-    fn file_failed(&mut self, failure: &FileFailure) {
-        self.written = Written::FileIncomplete;
-        let text = messages::file_failed(&failure.path, &failure.error);
-        self.show(
-            Stream::Stderr,
-            format!("{}{text}\n", messages::SPEAKER).as_bytes(),
-        );
+    /// Says a line of the launcher's own. That this very line is lost is not worth another one.
+    fn note(&mut self, line: &str) {
+        let line = format!("{}{line}\n", messages::SPEAKER);
+        if let Some(console) = &mut self.console {
+            console.write(Stream::Stderr, line.as_bytes());
+        }
+    }
+
+    /// Says how much was lost in all.
+    fn sum_up(&mut self) -> Written {
+        let mut summaries = self.files.summaries();
+        if let Some(console) = &self.console {
+            summaries.extend(console.summaries());
+        }
+        for summary in &summaries {
+            self.note(summary);
+        }
+        let console = self.console.as_ref().is_none_or(Console::is_complete);
+        if console && self.files.is_complete() {
+            Written::Complete
+        } else {
+            Written::Incomplete
+        }
     }
 }

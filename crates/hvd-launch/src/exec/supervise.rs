@@ -22,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hvd_types::printable;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, set_child_subreaper,
     set_parent_process_death_signal, setpgid, waitpid,
@@ -133,7 +134,7 @@ fn supervise(
 }
 
 fn complain(error: &Error) -> i32 {
-    say(&format!("{}{error}\n", messages::SPEAKER));
+    say(&printable(&format!("{}{error}\n", messages::SPEAKER)));
     error.exit_code()
 }
 
@@ -153,13 +154,18 @@ fn keep(
     let watched = SignalSet::new(&[heeded.as_slice(), &[libc::SIGCHLD]].concat());
     // Where SIGCHLD is ignored, exit statuses are lost.
     os::set_default(libc::SIGCHLD);
-    let key_file = KeyFile::reserve()?;
-    let mask = watched.block();
-    let drive = |keeper| drive(work, &heeded, &mask, keeper, &key_file);
-    let result = fork_driver(loyalty, drive).map(|keeper| keeper.watch(&watched));
-    mask.restore();
-    // The driver has removed it already, unless it was killed.
-    secret::remove(&key_file);
+    // A file that `ulimit -f` does not let grow is an error like a full disk, not the end.
+    let before = SignalSet::new(&[libc::SIGXFSZ]).block();
+    let result = KeyFile::reserve().and_then(|key_file| {
+        let mask = watched.block();
+        let drive = |keeper| drive(work, &heeded, &mask, keeper, &key_file);
+        let result = fork_driver(loyalty, drive).map(|keeper| keeper.watch(&watched));
+        mask.restore();
+        // The driver has removed it already, unless it was killed.
+        secret::remove(&key_file);
+        result
+    });
+    before.restore();
     result
 }
 

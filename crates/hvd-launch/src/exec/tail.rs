@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use hvd_types::printable;
+
 /// Lines kept.
 const LINES: usize = 20;
 
@@ -47,14 +49,15 @@ impl Tail {
         self.lines.push_back(std::mem::take(&mut self.current));
     }
 
-    /// The lines as text, oldest first; bytes that are no text are shown as such.
+    /// The lines as text, oldest first; bytes that are no text and control characters are shown as
+    /// such.
     pub(super) fn into_lines(mut self) -> Vec<String> {
         if !self.current.is_empty() {
             self.end_line();
         }
         self.lines
             .iter()
-            .map(|line| String::from_utf8_lossy(line).into_owned())
+            .map(|line| printable(&String::from_utf8_lossy(line)).into_owned())
             .collect()
     }
 }
@@ -89,5 +92,9 @@ mod tests {
     fn long_lines_and_odd_bytes_are_tamed() {
         assert_eq!(lines(&[b'x'; 5000])[0].len(), BYTES);
         assert_eq!(lines(b"\xffok\n"), ["\u{fffd}ok"]);
+        assert_eq!(
+            lines(b"\x1b[31mred\x1b]0;title\x07\n"),
+            ["\\x1b[31mred\\x1b]0;title\\x07"]
+        );
     }
 }

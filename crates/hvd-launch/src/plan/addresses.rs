@@ -51,6 +51,8 @@ pub struct HostAddresses {
     pub resolved: Vec<IpAddr>,
     /// Its interfaces' addresses, as its agent reports them.
     pub candidates: Vec<Candidate>,
+    /// Whether it is a container.
+    pub is_container: bool,
 }
 
 /// The outcome of one probe. Hosts are positions in the list given to [`choose`].

@@ -175,7 +175,7 @@ impl Expedition<'_> {
             None => Door::open(self.key)?,
             Some(agents) => {
                 self.narrator.tell(|| messages::awaiting_calls(agents.port));
-                Door::open_at(agents.port, &JobKey::from_token(&agents.token))?
+                Door::open_at(agents.port, &agents.token.key())?
             }
         };
         let addresses = own.interfaces.iter();

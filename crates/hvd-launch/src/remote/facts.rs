@@ -6,6 +6,7 @@
 
 mod extra;
 mod files;
+mod imports;
 mod machine;
 
 use std::{
@@ -20,6 +21,7 @@ pub(crate) use self::extra::Interpreter;
 pub(crate) use self::{
     extra::{Extra, thorough},
     files::{Content, Directory, Program, Script},
+    imports::Module,
     machine::{Container, Limits, Memory, Space},
 };
 use super::interfaces::{Interface, interfaces};
@@ -72,6 +74,8 @@ pub(crate) struct HostFacts {
     pub(crate) program: Option<Program>,
     /// The script the command runs, if it is one.
     pub(crate) script: Option<Script>,
+    /// The files of the user's own that it imports.
+    pub(crate) modules: Vec<Module>,
     /// The clock on the wall, in seconds since 1970.
     pub(crate) clock: f64,
     /// Processors a rank may use here: what affinity and quota leave.
@@ -107,6 +111,7 @@ pub(crate) fn gather(question: &Question) -> HostFacts {
         directory: files::directory(&question.directory),
         program: files::program(question),
         script: files::script(question),
+        modules: imports::modules(question),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         cpu_model: machine::cpu_model(),
         memory: machine::memory(),

@@ -286,7 +286,9 @@ impl Summons {
         interpreter: &str,
         reaper: &Reaper,
     ) -> Result<(Ssh, pipe::Sender, pipe::Receiver), HostTrouble> {
-        let words = words_for(&self.options, &self.target, interpreter);
+        let mut options = self.options.clone();
+        options.ssh = options.ssh.for_addresses(self.addresses.len());
+        let words = words_for(&options, &self.target, interpreter);
         let (program, arguments) = words
             .split_first()
             .ok_or_else(|| self.cannot_start(&io::ErrorKind::NotFound.into()))?;

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     Fleet,
-    facts::{Extra, HostFacts, Question, thorough},
+    facts::{Container, Extra, HostFacts, Question, thorough},
     fleet::Probed,
     message::ProbeTarget,
     probe::{ProbeFailure, bandwidth, probe},
@@ -187,6 +187,7 @@ fn addresses(site: &Site) -> HostAddresses {
         advertised: site.advertised.clone(),
         resolved: site.resolved.clone(),
         candidates: candidates.collect(),
+        is_container: site.facts.container != Container::None,
     }
 }
 

@@ -57,7 +57,7 @@ impl Drop for Status {
 /// Writes an error to a status of TensorFlow's.
 pub(super) fn set(api: &Api, status: *mut TfStatus, error: &Error) {
     // A text with a zero in it would end there; there is none in texts of ours.
-    let text = CString::new(error.to_string()).unwrap_or_default();
+    let text = CString::new(hvd_types::printable(&error.to_string()).as_ref()).unwrap_or_default();
     // SAFETY: callers pass a valid status, and TensorFlow copies the text.
     unsafe { (api.set_status)(status, error.code(), text.as_ptr()) };
 }

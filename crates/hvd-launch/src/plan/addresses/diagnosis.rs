@@ -1,7 +1,9 @@
 //! From the pattern of failures to its likely cause: one host that nobody reaches has a firewall,
 //! two hosts that fail both ways share no network. Each finding is a sentence with what to do.
 
-use super::{Outcome, Reachability, matrix::wrap};
+use std::net::IpAddr;
+
+use super::{Outcome, Reachability, is_usable, matrix::wrap};
 
 /// Ports to suggest where the user named none.
 const SUGGESTED_PORTS: (u16, u16) = (20_000, 20_199);
@@ -63,7 +65,8 @@ impl Reachability {
     /// What it means that there is no connection at all, if that is so and there was one to try.
     fn nobody_reaches_anybody(&self) -> Option<String> {
         let is_tried = self.targets.iter().all(|targets| !targets.is_empty());
-        if !is_tried || self.failures().count() < self.routes.len() {
+        let is_published = (0..self.hosts.len()).any(|host| self.published_at(host).is_some());
+        if !is_tried || is_published || self.failures().count() < self.routes.len() {
             return None;
         }
         let reasons = self.reasons(|_| true);
@@ -76,7 +79,7 @@ impl Reachability {
         }
         Some(format!(
             "no host reaches another: {}",
-            self.open_ports("on each of them", "HOST")
+            self.open_firewall("on each of them", "HOST")
         ))
     }
 
@@ -98,7 +101,8 @@ impl Reachability {
                  {name}=ADDRESS`"
             ));
         }
-        if reasons.iter().all(|reason| is_unreachable(reason)) {
+        if reasons.iter().all(|reason| is_unreachable(reason)) && self.published_at(host).is_none()
+        {
             return Some(format!(
                 "`{name}` has no network in common with the others: connect it to one, or say at \
                  which address they reach it: `--advertise {name}=ADDRESS`"
@@ -112,7 +116,7 @@ impl Reachability {
         };
         Some(format!(
             "nobody reaches `{name}`{while_out}: {}",
-            self.open_ports("there", &name)
+            self.open_ports(host, "there")
         ))
     }
 
@@ -143,8 +147,56 @@ impl Reachability {
         }
     }
 
-    /// A firewall, or a container without published ports: what to open.
-    fn open_ports(&self, place: &str, name: &str) -> String {
+    /// What to open: the ports of a container that has too few of them published, or a firewall.
+    fn open_ports(&self, host: usize, place: &str) -> String {
+        match self.published_at(host) {
+            Some(address) => self.publish_ports(host, address),
+            None => self.open_firewall(place, &self.short(host)),
+        }
+    }
+
+    /// The address at which a container is reached although it is not its own but its machine's:
+    /// so it is with `docker run -p`.
+    fn published_at(&self, host: usize) -> Option<IpAddr> {
+        let addresses = &self.hosts[host];
+        let mut own = addresses.candidates.iter();
+        let known = || addresses.advertised.iter().chain(&addresses.resolved);
+        let is_own =
+            own.any(|own| known().any(|one| one.to_canonical() == own.address.to_canonical()));
+        if !addresses.is_container || is_own {
+            return None;
+        }
+        known().find(|address| is_usable(**address)).copied()
+    }
+
+    fn publish_ports(&self, host: usize, address: IpAddr) -> String {
+        let name = self.short(host);
+        let (first, last) = self.rules.port_range.unwrap_or(SUGGESTED_PORTS);
+        let publish = format!("`docker run -p {first}-{last}:{first}-{last} ...`");
+        let is_advertised = !self.hosts[host].advertised.is_empty();
+        let options = match (self.rules.port_range.is_some(), is_advertised) {
+            (true, true) => String::new(),
+            (true, false) => format!(" and add `--advertise {name}={address}`"),
+            (false, true) => format!(" and add `--port-range {first}-{last}`"),
+            (false, false) => {
+                format!(" and add `--port-range {first}-{last} --advertise {name}={address}`")
+            }
+        };
+        let reasons = self.reasons(|route| route.1 == host);
+        let firewall = if reasons.iter().any(|reason| is_silence(reason)) {
+            "; does the machine's firewall let them in as well?"
+        } else {
+            ""
+        };
+        format!(
+            "it is a container behind published ports, reached at {address}, an address of its \
+             machine: the ports at which ranks listen have to be published too, start it with \
+             {publish}{options}, or with `docker run --network host`{firewall}"
+        )
+    }
+
+    /// A firewall, or something like it: what to open.
+    fn open_firewall(&self, place: &str, name: &str) -> String {
         let (first, last) = self.rules.port_range.unwrap_or(SUGGESTED_PORTS);
         let blocked = if self.rules.port_range.is_some() {
             format!("the ports {first}-{last} of --port-range are blocked {place}")
@@ -189,7 +241,7 @@ impl Reachability {
         if self.reaches(to, from) {
             return format!(
                 "`{b}` reaches `{a}`, but not the other way: {}",
-                self.open_ports(&format!("on `{b}`"), &b)
+                self.open_ports(to, &format!("on `{b}`"))
             );
         }
         let reasons = self.reasons(|pair| pair == (from, to) || pair == (to, from));
@@ -217,6 +269,10 @@ impl Reachability {
         });
         tried.flatten().map(|(_, reason)| reason.as_str()).collect()
     }
+}
+
+fn is_silence(reason: &str) -> bool {
+    reason.contains("no answer") || reason.contains("timed out")
 }
 
 fn is_unreachable(reason: &str) -> bool {

@@ -223,6 +223,48 @@ fn each_direction_has_its_own_address() {
 }
 
 #[test]
+fn a_container_behind_published_ports_is_told_from_a_firewall() {
+    let mut hosts = [
+        host("a", &["eth0 192.0.2.1"]),
+        host("b", &["eth0 172.17.0.2"]),
+    ];
+    hosts[1].is_container = true;
+    hosts[1].resolved = vec!["192.0.2.2".parse().unwrap()];
+    let cause = |hosts: &[HostAddresses], rules: &Rules, refusal: &'static str| {
+        let answer = |_, to, _: &str| if to == 1 { Err(refusal) } else { Ok(150) };
+        let mut causes = choose(hosts, &probes(hosts, rules, answer), rules).causes();
+        assert_eq!(causes.len(), 1, "{causes:?}");
+        causes.remove(0)
+    };
+    let rules = Rules::default();
+    let plain = cause(&hosts, &rules, "connection refused");
+    assert_eq!(
+        plain,
+        "nobody reaches `b`, though it reaches others itself: it is a container behind published \
+         ports, reached at 192.0.2.2, an address of its machine: the ports at which ranks listen \
+         have to be published too, start it with `docker run -p 20000-20199:20000-20199 ...` and \
+         add `--port-range 20000-20199 --advertise b=192.0.2.2`, or with `docker run --network \
+         host`"
+    );
+    assert!(!plain.contains("firewall"), "{plain}");
+    assert!(cause(&hosts, &rules, "no answer in time").contains("firewall let them in as well?"));
+    let ranged = Rules {
+        port_range: Some((7000, 7009)),
+        ..Rules::default()
+    };
+    let ranged = cause(&hosts, &ranged, "connection refused");
+    assert!(ranged.contains("-p 7000-7009:7000-7009 ...` and add `--advertise b=192.0.2.2`"));
+    // On the machine's own network, or no container at all.
+    let mut on_host = hosts.clone();
+    on_host[1].candidates[0].address = "192.0.2.2".parse().unwrap();
+    let mut machine = hosts.clone();
+    machine[1].is_container = false;
+    for hosts in [on_host, machine] {
+        assert!(cause(&hosts, &rules, "connection refused").contains("a firewall there"));
+    }
+}
+
+#[test]
 fn a_host_that_lets_nobody_in_is_named_with_what_to_open() {
     let hosts = ["1", "2", "3"].map(|n| host(&format!("h{n}"), &[&format!("eth0 10.0.0.{n}")]));
     let answer = |_, to, _: &str| if to == 1 { Err("timed out") } else { Ok(150) };

@@ -3,7 +3,7 @@
 
 use std::{io, path::Path, time::Duration};
 
-use hvd_rendezvous::JobKey;
+use hvd_rendezvous::{AgentToken, JobKey};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::oneshot,
@@ -68,7 +68,7 @@ pub struct Calling {
     /// The driver's host and port.
     pub driver: String,
     /// The secret that both know.
-    pub token: String,
+    pub token: AgentToken,
     /// The name of this host in the job, if not its own.
     pub name: Option<String>,
 }
@@ -92,7 +92,7 @@ pub(crate) async fn call(
     key_file: &Path,
 ) -> Result<i32> {
     let failed = Error::system("speak with the driver");
-    let token = JobKey::from_token(&calling.token);
+    let token = calling.token.key();
     let answered = tokio::select! {
         stream = introduce(calling, &token) => stream,
         signal = interrupts.next() => return Ok(128 + signal),

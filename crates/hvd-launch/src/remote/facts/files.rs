@@ -12,7 +12,7 @@ use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Question;
+use super::{Question, imports::module_file};
 
 /// Larger files are not scripts, and hashing them would delay the start.
 const HASHED: u64 = 16 * 1024 * 1024;
@@ -110,23 +110,46 @@ fn judge(name: &str, path: &Path) -> Program {
 
 /// The script, if the command is one or is a Python that runs one.
 pub(super) fn script(question: &Question) -> Option<Script> {
-    let (program, arguments) = question.command.split_first()?;
-    let name = if is_python(program) {
-        python_script(arguments)?
-    } else if program.contains('/') {
-        program
-    } else {
-        return None;
+    let (program, _) = question.command.split_first()?;
+    let Some(run) = run(question) else {
+        let path = question.resolve(program);
+        // Binaries of the system differ from host to host, and may.
+        let is_binary = program.starts_with('/') && !begins_with_interpreter(&path);
+        let is_script = program.contains('/') && !is_python(program) && !is_binary;
+        return is_script.then(|| Script {
+            name: program.clone(),
+            content: content(&path),
+        });
     };
-    let path = question.resolve(name);
-    // Binaries of the system differ from host to host, and may.
-    if name == program && name.starts_with('/') && !begins_with_interpreter(&path) {
-        return None;
+    match run {
+        Run::File(name) => Some(Script {
+            content: content(&question.resolve(&name)),
+            name,
+        }),
+        Run::Module(module) => {
+            let path = module_file(question, &module)?;
+            let below = path.strip_prefix(&question.directory).unwrap_or(&path);
+            Some(Script {
+                name: below.to_string_lossy().into_owned(),
+                content: content(&path),
+            })
+        }
     }
-    Some(Script {
-        name: name.to_owned(),
-        content: content(&path),
-    })
+}
+
+/// What a Python runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Run {
+    /// A file, as in the command.
+    File(String),
+    /// A module, as after `-m`.
+    Module(String),
+}
+
+/// What the command's Python runs, if it is one and runs a file or a module.
+pub(super) fn run(question: &Question) -> Option<Run> {
+    let (program, arguments) = question.command.split_first()?;
+    is_python(program).then(|| python_run(arguments)).flatten()
 }
 
 /// Whether a program is some Python interpreter, by its name.
@@ -141,11 +164,11 @@ pub(super) fn is_python(program: &str) -> bool {
 }
 
 /// The first argument of a Python that is no option, unless an option says what to run instead.
-fn python_script(arguments: &[String]) -> Option<&str> {
+fn python_run(arguments: &[String]) -> Option<Run> {
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let Some(letters) = argument.strip_prefix('-') else {
-            return Some(argument);
+            return Some(Run::File(argument.clone()));
         };
         if letters.is_empty() {
             return None;
@@ -156,11 +179,17 @@ fn python_script(arguments: &[String]) -> Option<&str> {
             }
             continue;
         }
-        match letters.find(['c', 'm', 'W', 'X']) {
-            Some(at) if letters[at..].starts_with(['c', 'm']) => return None,
-            Some(at) if at + 1 == letters.len() => {
-                arguments.next();
-            }
+        let Some(at) = letters.find(['c', 'm', 'W', 'X']) else {
+            continue;
+        };
+        let (option, value) = letters[at..].split_at(1);
+        let value = match value {
+            "" => arguments.next().cloned()?,
+            attached => attached.to_owned(),
+        };
+        match option {
+            "c" => return None,
+            "m" => return Some(Run::Module(value)),
             _ => {}
         }
     }
@@ -175,7 +204,7 @@ fn begins_with_interpreter(path: &Path) -> bool {
     }
 }
 
-fn content(path: &Path) -> Content {
+pub(super) fn content(path: &Path) -> Content {
     match fs::metadata(path) {
         Err(error) if is_absent(&error) => Content::Missing,
         Err(error) => Content::Unreadable(error.to_string()),

@@ -4,9 +4,12 @@ use std::path::{Component, Path, PathBuf};
 
 use super::{Finding, HostAnswer, Job, Severity};
 use crate::remote::{
-    facts::{Content, Directory, HostFacts, Program, Script},
+    facts::{Content, Directory, HostFacts, Module, Program, Script},
     ssh::{quote, run_there},
 };
+
+/// Most modules that are told of one by one.
+const LISTED_MODULES: usize = 5;
 
 pub(super) fn judge(
     driver: &HostFacts,
@@ -21,6 +24,7 @@ pub(super) fn judge(
     let mut found = Vec::new();
     found.extend(program(host));
     found.extend(script(driver, hosts, host, job));
+    found.extend(modules(driver, host, job));
     found
 }
 
@@ -122,6 +126,71 @@ fn script(
             })
         }
         Content::Unhashed => None,
+    }
+}
+
+/// The user's own modules, as far as the files that import them are the same here and there.
+fn modules(driver: &HostFacts, host: &HostAnswer<'_>, job: &Job<'_>) -> Vec<Finding> {
+    let different = driver
+        .modules
+        .iter()
+        .filter_map(|ours| Some((ours, difference(driver, host.facts, ours)?)));
+    let finding = |(ours, what): (&Module, String)| {
+        let script = Script {
+            name: ours.name.clone(),
+            content: Content::Missing,
+        };
+        host.finding(Severity::Warning, what, copy(host, &script, job))
+    };
+    let mut found: Vec<Finding> = different.map(finding).collect();
+    if found.len() > LISTED_MODULES {
+        let more = found.len() - LISTED_MODULES;
+        found.truncate(LISTED_MODULES);
+        found.push(host.finding(
+            Severity::Warning,
+            format!("{more} more files that the script imports are missing or different there"),
+            format!(
+                "share `{}` between the hosts, or copy all of it",
+                job.directory
+            ),
+        ));
+    }
+    found
+}
+
+/// What is different about a module there, if anything is.
+fn difference(driver: &HostFacts, there: &HostFacts, ours: &Module) -> Option<String> {
+    let theirs = there.modules.iter().find(|module| module.name == ours.name);
+    let name = &ours.name;
+    let Some(importer) = &ours.imported_by else {
+        // If it is there but different, the script is.
+        let missing = format!("`{name}`, which `python -m` runs here, does not exist there");
+        return theirs.is_none().then_some(missing);
+    };
+    match theirs {
+        Some(theirs) if theirs.hash == ours.hash => None,
+        Some(theirs) => Some(format!(
+            "`{name}`, which `{importer}` imports, is another one there: {} instead of {} here",
+            first_digits(&theirs.hash),
+            first_digits(&ours.hash)
+        )),
+        None => {
+            // Another version of that file may not import it at all.
+            let here = hash_of(driver, importer)?;
+            let is_same = hash_of(there, importer) == Some(here);
+            is_same.then(|| format!("`{name}`, which `{importer}` imports, does not exist there"))
+        }
+    }
+}
+
+/// The hash of the script or of a module.
+fn hash_of<'a>(facts: &'a HostFacts, name: &str) -> Option<&'a String> {
+    let module = facts.modules.iter().find(|module| module.name == name);
+    let script = facts.script.as_ref().filter(|script| script.name == name);
+    match (module, script.map(|script| &script.content)) {
+        (Some(module), _) => Some(&module.hash),
+        (None, Some(Content::Sha256(hash))) => Some(hash),
+        _ => None,
     }
 }
 

@@ -2,8 +2,16 @@
 
 use super::*;
 use crate::remote::facts::{
-    Container, Content, Directory, Interpreter, Limits, Program, Script, Space,
+    Container, Content, Directory, Interpreter, Limits, Module, Program, Script, Space,
 };
+
+fn module(name: &str, imported_by: Option<&str>, hash: &str) -> Module {
+    Module {
+        name: name.to_owned(),
+        imported_by: imported_by.map(str::to_owned),
+        hash: hash.to_owned(),
+    }
+}
 
 /// A host with which nothing is wrong.
 pub(crate) fn healthy(name: &str) -> HostFacts {
@@ -26,6 +34,10 @@ pub(crate) fn healthy(name: &str) -> HostFacts {
             name: "train.py".to_owned(),
             content: Content::Sha256("0123456789abcdef".to_owned()),
         }),
+        modules: vec![
+            module("data.py", Some("train.py"), "0123"),
+            module("sub/net.py", Some("data.py"), "4567"),
+        ],
         clock: 1000.0,
         cpus: 8,
         cpu_model: Some("A Processor".to_owned()),
@@ -180,6 +192,66 @@ fn scripts_are_missing_different_or_unreadable() {
         "the script `train.py` is another one there: fedcba98 instead of 01234567 here"
     );
     assert_eq!(with(Content::Unreadable("no".into())).0, Severity::Fatal);
+}
+
+#[test]
+fn modules_of_the_users_own_are_missing_or_different() {
+    let only = |change: fn(&mut HostFacts)| {
+        let found = found(change);
+        assert!(found.len() <= 1, "{found:?}");
+        found.into_iter().next().map(|one| (one.what, one.remedy))
+    };
+    assert_eq!(only(|_| {}), None);
+    let (what, remedy) = only(|facts| facts.modules[1].hash = "89ab".to_owned()).unwrap();
+    assert_eq!(
+        what,
+        "`sub/net.py`, which `data.py` imports, is another one there: 89ab instead of 4567 here"
+    );
+    assert!(remedy.contains("'/home/ann/my job/sub/net.py'"), "{remedy}");
+    let (what, _) = only(|facts| drop(facts.modules.pop())).unwrap();
+    assert_eq!(
+        what,
+        "`sub/net.py`, which `data.py` imports, does not exist there"
+    );
+    // What another version of the script imports there is not known here.
+    let (what, _) = only(|facts| {
+        facts.modules.clear();
+        facts.script.as_mut().unwrap().content = Content::Sha256("fedcba98".to_owned());
+    })
+    .unwrap();
+    assert!(
+        what.starts_with("the script `train.py` is another one"),
+        "{what}"
+    );
+}
+
+#[test]
+fn a_module_that_python_m_runs_here_and_not_there_is_told() {
+    let (mut driver, a) = (healthy("d"), healthy("a"));
+    let mut b = healthy("b");
+    let named = |name: &str| module(name, None, "0123");
+    driver.modules = vec![named("package/train.py")];
+    (b.modules, b.script) = (Vec::new(), None);
+    let mut same = a.clone();
+    same.modules.clone_from(&driver.modules);
+    let found = compare(&driver, &[answer("a", &same), answer("b", &b)], &JOB);
+    let words: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(
+        words,
+        ["`package/train.py`, which `python -m` runs here, does not exist there"]
+    );
+    assert_eq!(found[0].severity, Severity::Warning);
+}
+
+#[test]
+fn many_modules_are_not_listed_one_by_one() {
+    let mut driver = healthy("d");
+    let imported = |n| module(&format!("m{n}.py"), Some("train.py"), "0123");
+    driver.modules = (0..20).map(imported).collect();
+    let (a, b) = (driver.clone(), healthy("b"));
+    let found = compare(&driver, &[answer("a", &a), answer("b", &b)], &JOB);
+    assert_eq!(found.len(), 6);
+    assert!(found[5].what.starts_with("15 more files"), "{found:?}");
 }
 
 #[test]

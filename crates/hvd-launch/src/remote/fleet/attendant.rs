@@ -123,7 +123,12 @@ async fn explain(loss: &Loss, ssh: &mut Option<Ssh>) -> String {
             "no sign of life for {:.1} s; is the host down, suspended, or cut off from here?",
             SILENCE.as_secs_f64()
         ),
+        Loss::Broken(problem) if ssh.is_none() => {
+            format!("{}: {problem}", messages::agent_gone())
+        }
         Loss::Broken(problem) => format!("the connection to its agent broke: {problem}"),
+        // Without an ssh there is nothing to wait for, and the ranks elsewhere are ending already.
+        Loss::Closed if ssh.is_none() => messages::agent_gone(),
         Loss::Closed => match timeout(SSH_END, end_of(ssh)).await {
             Ok(end) => lost_by(end, &words_of(ssh.as_ref())),
             Err(_) => "its agent has gone".to_owned(),

@@ -41,10 +41,14 @@ pub(super) async fn call(
         });
     }
     let (mut arrived, mut absent) = (HashMap::new(), BTreeMap::new());
-    progress(&messages::awaiting(&awaited));
+    if !awaited.is_empty() {
+        progress(&messages::awaiting(&awaited));
+    }
     while let Some(Ok((index, name, answer))) = calls.join_next().await {
         awaited.retain(|other| *other != name);
-        progress(&messages::awaiting(&awaited));
+        if !awaited.is_empty() {
+            progress(&messages::awaiting(&awaited));
+        }
         match answer {
             Ok(summoned) => drop(arrived.insert(index, summoned)),
             Err(trouble) => drop(absent.insert(index, trouble)),
@@ -62,7 +66,7 @@ fn no_answer(summons: &Summons) -> HostTrouble {
             what: format!("no agent of host `{target}` has called at port {port} in time"),
             remedy: format!(
                 "run `horovodrun agent <this host>:{port}` there, with the same \
-                 HOROVOD_AGENT_TOKEN; if its own name is not `{target}`, add `--name {target}`"
+                 HOROVOD_AGENT_TOKEN as here; if its own name is not `{target}`, add `--name {target}`"
             ),
         };
     }

@@ -27,6 +27,9 @@ const UNCHECKED: &[&str] = &[
     "GlobalKnownHostsFile=/dev/null",
 ];
 
+/// The least that ssh may take for one of several addresses.
+const LEAST_CONNECT: Duration = Duration::from_secs(3);
+
 /// What is done about the keys hosts identify themselves with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HostKeys {
@@ -48,8 +51,20 @@ pub struct SshOptions {
     pub identity: Option<PathBuf>,
     /// How hosts are identified.
     pub host_keys: HostKeys,
-    /// How long ssh may take to connect; whole seconds, at least one.
+    /// How long ssh may take to connect, with all addresses of a host; whole seconds, at least one.
     pub connect_timeout: Duration,
+}
+
+impl SshOptions {
+    /// The same for a host of so many addresses, which ssh tries one after the other.
+    pub(crate) fn for_addresses(&self, number: usize) -> Self {
+        let number = u32::try_from(number.max(1)).unwrap_or(u32::MAX);
+        let each = (self.connect_timeout / number).max(LEAST_CONNECT.min(self.connect_timeout));
+        Self {
+            connect_timeout: each,
+            ..self.clone()
+        }
+    }
 }
 
 /// Program and arguments that start an agent on `host` through ssh.

@@ -56,8 +56,12 @@ fn the_script_is_what_python_would_run() {
     let script_of = |line: &str| {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         is_python(&words[0])
-            .then(|| python_script(&words[1..]).map(str::to_owned))
+            .then(|| python_run(&words[1..]))
             .flatten()
+            .map(|run| match run {
+                Run::File(name) => name,
+                Run::Module(name) => format!("module {name}"),
+            })
     };
     let cases = [
         ("python train.py --lr x.py", Some("train.py")),
@@ -70,8 +74,16 @@ fn the_script_is_what_python_would_run() {
             Some("sub/train.py"),
         ),
         ("python --check-hash-based-pycs never run", Some("run")),
-        ("python -m package.train data.py", None),
-        ("python -um package.train data.py", None),
+        (
+            "python -m package.train data.py",
+            Some("module package.train"),
+        ),
+        (
+            "python -um package.train data.py",
+            Some("module package.train"),
+        ),
+        ("python -W ignore -mpackage x", Some("module package")),
+        ("python -m", None),
         ("python -c pass data.py", None),
         ("python - data.py", None),
         ("python -V", None),

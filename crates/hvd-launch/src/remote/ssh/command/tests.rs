@@ -191,3 +191,18 @@ fn a_host_without_any_agent_says_so_in_one_line() {
         assert_eq!(found, (Some(127), expected), "{shell}");
     }
 }
+
+/// ssh tries the addresses of a name one after the other, each for all of its time.
+#[test]
+fn the_time_to_connect_is_shared_by_all_addresses_of_a_host() {
+    let within = |seconds, addresses| {
+        let options = SshOptions {
+            connect_timeout: Duration::from_secs(seconds),
+            ..options()
+        };
+        options.for_addresses(addresses).connect_timeout.as_secs()
+    };
+    let times = [0, 1, 2, 7].map(|addresses| within(8, addresses));
+    assert_eq!(times, [8, 8, 4, 3]);
+    assert_eq!(within(2, 4), 2);
+}

@@ -166,7 +166,7 @@ fn key_refused(facts: &Facts<'_>) -> (String, String) {
             on_the_spot(facts),
             facts.copy_key(),
             facts.name(),
-            locked(facts)
+            locked(facts) + &other_port(facts)
         ),
     )
 }
@@ -201,9 +201,22 @@ fn password_wanted(facts: &Facts<'_>) -> (String, String) {
         ),
         format!(
             "`{}` asks for it once and leaves your key there (no key yet: `ssh-keygen -t \
-             ed25519 -N '' -f ~/.ssh/id_ed25519`; a key with a passphrase: `ssh-add`)",
-            facts.copy_key()
+             ed25519 -N '' -f ~/.ssh/id_ed25519`; a key with a passphrase: `ssh-add`){}",
+            facts.copy_key(),
+            other_port(facts)
         ),
+    )
+}
+
+/// The machine's own server answers at the usual port, also where a container's was meant.
+fn other_port(facts: &Facts<'_>) -> String {
+    if facts.options.port.is_some() {
+        return String::new();
+    }
+    format!(
+        "; if not this ssh server was meant, which listens at port {}, but that of a container \
+         there, name its port, e.g. `-p 12345`",
+        facts.port()
     )
 }
 

@@ -115,12 +115,13 @@ fn timed_out(facts: &Facts<'_>) -> (String, String) {
     let (port, name) = (facts.port(), quote(facts.name()));
     (
         format!(
-            "host `{}` does not answer at port {port} (timed out)",
+            "host `{}` does not answer at port {port} (timed out): it is off, or a firewall drops \
+             what is sent there",
             facts.host
         ),
         format!(
-            "is it up, is this its address, and does its firewall let port {port} through? \
-             `nc -vz {name} {port}` tells"
+            "is it switched on, is this its address, and does its firewall let port {port} \
+             through? `nc -vz {name} {port}` tells"
         ),
     )
 }
@@ -142,6 +143,20 @@ fn silent(facts: &Facts<'_>) -> (String, String) {
 fn unreachable(facts: &Facts<'_>) -> (String, String) {
     let address = between(facts.stderr, "connect to host ", " port").unwrap_or(facts.name());
     let address = quote(address);
+    // So says a neighbour whom nobody answers, or the router in front of it.
+    if facts.stderr.contains("No route to host") {
+        return (
+            format!(
+                "host `{}` does not answer: it is off, or has another address, or there is no way \
+                 to it (no route to host)",
+                facts.host
+            ),
+            format!(
+                "is it switched on, and is `{address}` its address? `ip route get {address}` shows \
+                 the way there, `ip neigh show {address}` whether it answers in the same network"
+            ),
+        );
+    }
     (
         format!(
             "there is no way from this machine to host `{}`: {}",

@@ -114,7 +114,11 @@ const NETWORK: &[Case] = &[
         "ssh: connect to host 10.8.8.1 port 22: No route to host\r\n",
         "",
         Cause::Unreachable,
-        &["No route to host", "`ip route get 10.8.8.1`"],
+        &[
+            "host `root@b` does not answer: it is off, or",
+            "(no route to host)",
+            "`ip route get 10.8.8.1`",
+        ],
     ),
     (
         Some(255),
@@ -493,6 +497,24 @@ fn the_key_and_the_port_that_were_given_are_in_the_command() {
         "{}",
         found.remedy
     );
+}
+
+#[test]
+fn a_forgotten_port_is_mentioned_where_another_server_answers() {
+    let forgotten = SshOptions {
+        port: None,
+        ..options()
+    };
+    for methods in ["publickey", "publickey,password"] {
+        let refused = format!("me@b: Permission denied ({methods}).\r\n");
+        let remedy = |options| explain("b", options, Some(255), &refused, "").remedy;
+        let without = remedy(&forgotten);
+        let words = "which listens at port 22, but that of a container there, name its port, e.g. \
+                     `-p 12345`";
+        assert!(without.ends_with(words), "{without}");
+        let with = remedy(&options());
+        assert!(!with.contains("container"), "{with}");
+    }
 }
 
 /// A login that works otherwise may print anything; only ssh's own status makes it ssh's words.

@@ -20,6 +20,11 @@ pub(crate) fn outcome(outcome: Outcome) -> String {
     }
 }
 
+/// What ranks that wait for another one are told of its end, after its number.
+pub(crate) fn how_ended(placement: &Placement, outcome_of: Outcome) -> String {
+    format!("on host `{}` {}", placement.hostname, outcome(outcome_of))
+}
+
 /// Said as soon as it is clear which rank failed first, while others still run.
 pub(crate) fn ending_others(failed: &Placement, outcome_of: Outcome, others: usize) -> String {
     let ranks = if others == 1 {

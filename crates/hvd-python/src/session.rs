@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
@@ -13,7 +12,9 @@ use hvd_engine::{
     Core, DirectReads, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage,
     StallOptions,
 };
-use hvd_transport::{Abort, Failure, Inquiry, Lifeline, Mesh, ObjectSeal, Transport};
+use hvd_transport::{
+    Abort, Attempt, Failure, Inquiry, Lifeline, Membership, Mesh, ObjectSeal, Transport,
+};
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
 
@@ -48,9 +49,6 @@ static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
 /// Held while joining or leaving, so that two threads do not do both at once.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// How often this process has joined a job: ranks that join together have the same number.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
-
 /// The session, for an operation of the given name.
 pub(crate) fn current() -> Result<Arc<Session>> {
     with_current(Arc::clone)
@@ -70,12 +68,17 @@ pub(crate) fn with_current<T>(use_it: impl FnOnce(&Arc<Session>) -> T) -> Result
 /// thread of its own while this one looks for signals.
 #[pyfunction]
 pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
+    if is_initialized() {
+        return Ok(());
+    }
+    let config = WorkerConfig::read(&Environment::of_process()).map_err(Error::from)?;
+    let placement = config.placement.clone();
     let attempt = Arc::new(Attempt::default());
     let theirs = Arc::clone(&attempt);
     let (sender, outcome) = mpsc::channel();
     thread::Builder::new()
         .name("hvd-init".to_owned())
-        .spawn(move || sender.send(join(&theirs)))?;
+        .spawn(move || sender.send(join(&theirs, &config)))?;
     let outcome = Mutex::new(outcome);
     loop {
         let receive = || {
@@ -92,40 +95,32 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Err(interrupt) = py.check_signals() {
-            attempt.abandoned.store(true, Ordering::Release);
+            attempt.abandon(&placement);
             return Err(interrupt);
         }
     }
 }
 
-/// One call of `init`.
-#[derive(Default)]
-struct Attempt {
-    /// Whether the caller was interrupted and wants the result no more.
-    abandoned: AtomicBool,
-}
-
-fn join(attempt: &Attempt) -> Result<()> {
+fn join(attempt: &Attempt, config: &WorkerConfig) -> Result<()> {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
     if current().is_ok() {
         return Ok(());
     }
-    let config = WorkerConfig::read(&Environment::of_process())?;
-    logging::install(&config);
+    logging::install(config);
     if config.placement.rank == Rank::COORDINATOR {
         for text in config.without_effect.iter().filter_map(|it| it.no_effect()) {
             tracing::warn!("{text}");
         }
     }
-    let core = core_for(&config)?;
-    let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
-    let mesh = hvd_transport::connect(&config, generation)?;
-    if attempt.abandoned.load(Ordering::Acquire) {
-        // Dropping the mesh leaves in peace.
-        return Ok(());
-    }
-    let session = start(config, mesh, core)?;
-    *SESSION.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(session));
+    let core = core_for(config)?;
+    let mesh = hvd_transport::connect(config, &attempt.abort)?;
+    let session = Arc::new(start(config, mesh, core)?);
+    let entering = Arc::clone(&session);
+    let enter = || *SESSION.write().unwrap_or_else(PoisonError::into_inner) = Some(entering);
+    attempt.succeed(enter).inspect_err(|_| {
+        // The engine knows of the failure, too, and tells the others.
+        session.engine.shutdown();
+    })?;
     Ok(())
 }
 
@@ -188,7 +183,7 @@ fn engine_options(
     }
 }
 
-fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session> {
+fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session> {
     let Mesh {
         transport,
         abort,
@@ -200,36 +195,48 @@ fn start(config: WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session
     if let Some(note) = note {
         tracing::warn!("{note}");
     }
-    let sockets = lifeline.as_ref().map_or(&[][..], Lifeline::descriptors);
-    let sockets = Arc::new(Mutex::new(sockets.to_vec()));
-    let ear = Ear::open(&config, lifeline.as_ref(), &hosts);
+    let membership = Membership::new(&config.placement, lifeline);
+    let sockets = membership.lifeline().map_or(&[][..], Lifeline::descriptors);
+    let lifeline_sockets = Arc::new(Mutex::new(sockets.to_vec()));
+    let ear = Ear::open(config, membership.lifeline(), &hosts);
     let homogeneous = is_balanced(&hosts);
-    let options = engine_options(&config, ear.inquiry.clone(), core, homogeneous);
-    let placement = config.placement.clone();
-    let dynamic_process_sets = config.dynamic_process_sets;
-    let has_timeline = config.timeline.is_some();
-    let lifeline_sockets = Arc::clone(&sockets);
+    let options = engine_options(config, ear.inquiry.clone(), core, homogeneous);
     let desk = ear.desk;
+    // Also here, for an engine that cannot be started.
+    let membership = Arc::new(Mutex::new(Some(membership)));
+    let (theirs, sockets) = (Arc::clone(&membership), Arc::clone(&lifeline_sockets));
+    let accuser = config.clone();
     let farewell = move |end, transport| {
-        leave(&config, end, transport, lifeline, &sockets);
+        if let Some(membership) = take(&theirs) {
+            leave(&accuser, end, transport, membership, &sockets);
+        }
         drop(desk);
     };
     let ranks_hosts = hosts.clone();
-    let engine = Engine::start(transport, hosts, &options, farewell)?;
+    let engine = Engine::start(transport, hosts, &options, farewell).inspect_err(|error| {
+        if let Some(membership) = take(&membership) {
+            membership.fail(format!("could not start its engine: {error}"));
+        }
+    })?;
     // Nobody else sets it.
     let _ = ear.log.set(engine.flight_log());
     Ok(Session {
         engine,
-        placement,
+        placement: config.placement.clone(),
         homogeneous,
-        dynamic_process_sets,
-        has_timeline,
+        dynamic_process_sets: config.dynamic_process_sets,
+        has_timeline: config.timeline.is_some(),
         abort,
         joining: Mutex::new(None),
         lifeline_sockets,
         objects,
         hosts: ranks_hosts,
     })
+}
+
+fn take(membership: &Mutex<Option<Membership>>) -> Option<Membership> {
+    let mut membership = membership.lock().unwrap_or_else(PoisonError::into_inner);
+    membership.take()
 }
 
 /// With equally many ranks on all hosts, allreduce by way of them is no slower at any length even
@@ -257,7 +264,7 @@ fn leave(
     config: &WorkerConfig,
     end: Farewell,
     transport: Box<dyn Transport>,
-    lifeline: Option<Lifeline>,
+    membership: Membership,
     sockets: &Mutex<Vec<RawFd>>,
 ) {
     let culprit = match &end {
@@ -272,8 +279,8 @@ fn leave(
         tracing::info!("cannot tell the launcher that rank {culprit} is to blame: {error}");
     }
     // Others hear of the culprit before they see our connections close; and the lifeline, whose
-    // drop says goodbye, goes last, so that deaths are noticed until then.
-    if let (Farewell::Failed(failure), Some(lifeline)) = (end, &lifeline) {
+    // end is a goodbye, goes last, so that deaths are noticed until then.
+    if let (Farewell::Failed(failure), Some(lifeline)) = (end, membership.lifeline()) {
         lifeline.report(failure);
     }
     drop(transport);
@@ -281,7 +288,7 @@ fn leave(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clear();
-    drop(lifeline);
+    membership.leave();
 }
 
 /// Whether every host has the same number of ranks.

@@ -3,45 +3,57 @@
 //! neither sockets nor bytes on a wire.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
+use crate::exchange::{Exchanges, Values};
 use crate::{Error, Result, deadline};
-
-/// More ranks than any job has; a larger size is a damaged request.
-const MAX_RANKS: usize = 1 << 20;
-
-/// What all ranks left in one exchange, by rank; shared so that no rank's answer is a copy.
-pub(crate) type Values = Arc<Vec<Vec<u8>>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     state: Mutex<State>,
-    /// Signalled when a value is put, or the board is closed.
+    /// Signalled when a value is put, a client has hung up, or the board is closed.
     put: Condvar,
-    /// Signalled when an exchange is complete, or the board is closed. Apart from `put`, so that
-    /// each rank's first word does not wake all that already wait for the others.
+    /// Signalled when an exchange is decided, a client has hung up, or the board is closed. Apart
+    /// from `put`, so that each rank's first word does not wake all that already wait for the
+    /// others.
     complete: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     values: HashMap<String, Vec<u8>>,
-    exchanges: HashMap<String, Exchange>,
+    exchanges: Exchanges,
+    last_number: u64,
     closed: bool,
 }
 
-#[derive(Debug)]
-enum Exchange {
-    Gathering {
-        values: Vec<Option<Vec<u8>>>,
-        absent: usize,
-    },
-    /// All are there; it is forgotten when nobody is left in `waiting`.
-    Complete { values: Values, waiting: Vec<bool> },
+/// For how long somebody waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Patience {
+    timeout: Duration,
+    end: Instant,
+    /// Set, before [`Board::wake`], when the answer is wanted no more.
+    hung_up: Arc<AtomicBool>,
+}
+
+impl Patience {
+    /// A wait of a caller who does not go away.
+    pub(crate) fn of(timeout: Duration) -> Self {
+        Self::until_hang_up(timeout, Arc::default())
+    }
+
+    /// A wait that also ends when the flag is set.
+    pub(crate) fn until_hang_up(timeout: Duration, hung_up: Arc<AtomicBool>) -> Self {
+        Self {
+            timeout,
+            end: deadline::after(timeout),
+            hung_up,
+        }
+    }
 }
 
 impl Board {
@@ -57,19 +69,25 @@ impl Board {
         self.lock().values.get(key).cloned()
     }
 
-    pub(crate) fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
-        let end = deadline::after(timeout);
+    pub(crate) fn get(&self, key: &str, patience: &Patience) -> Result<Vec<u8>> {
         let mut state = self.open()?;
         loop {
             if let Some(value) = state.values.get(key) {
                 return Ok(value.clone());
             }
-            let changed = Self::wait(&self.put, state, end)?;
+            let changed = Self::wait(&self.put, state, patience)?;
             state = changed.ok_or_else(|| Error::TimedOut {
                 key: key.to_owned(),
-                seconds: timeout.as_secs(),
+                seconds: patience.timeout.as_secs(),
             })?;
         }
+    }
+
+    /// A number that was not given before.
+    pub(crate) fn number(&self) -> Result<u64> {
+        let mut state = self.open()?;
+        state.last_number += 1;
+        Ok(state.last_number)
     }
 
     pub(crate) fn exchange(
@@ -78,23 +96,63 @@ impl Board {
         rank: Rank,
         size: usize,
         value: &[u8],
-        timeout: Duration,
+        patience: &Patience,
     ) -> Result<Values> {
-        check_members(scope, rank, size)?;
-        let end = deadline::after(timeout);
         let mut state = self.open()?;
-        if state.arrive(scope, rank, size, value)? {
+        let (visit, wakes) = state.exchanges.arrive(scope, rank, size, value)?;
+        if wakes {
             self.complete.notify_all();
         }
-        loop {
-            if let Some(values) = state.take(scope, rank) {
-                return Ok(values);
+        let error = loop {
+            if let Some(outcome) = state.exchanges.outcome(&visit) {
+                return outcome;
             }
-            state = match Self::wait(&self.complete, state, end)? {
-                Some(state) => state,
-                None => return self.lock().give_up(scope, rank, size, timeout),
-            };
+            match Self::wait(&self.complete, state, patience) {
+                Ok(Some(changed)) => state = changed,
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        // The lock was let go since the last look, so the exchange may be decided after all.
+        let mut state = self.lock();
+        if error.is_none()
+            && let Some(outcome) = state.exchanges.outcome(&visit)
+        {
+            return outcome;
         }
+        let Some(error) = error else {
+            return Err(Error::MissingRanks {
+                scope: scope.to_owned(),
+                missing: state.exchanges.time_out(&visit),
+                size,
+                seconds: patience.timeout.as_secs(),
+            });
+        };
+        if state.exchanges.withdraw(&visit) {
+            self.complete.notify_all();
+        }
+        Err(error)
+    }
+
+    /// Fails an exchange for all: `rank` will not come.
+    pub(crate) fn leave(&self, scope: &str, rank: Rank, reason: &str) -> Result<()> {
+        self.open()?.exchanges.leave(scope, rank, reason);
+        self.complete.notify_all();
+        Ok(())
+    }
+
+    /// Fails every exchange that waits for a rank whose process has ended.
+    pub(crate) fn end_rank(&self, rank: Rank, how: &str) {
+        self.lock().exchanges.end(rank, how);
+        self.complete.notify_all();
+    }
+
+    /// Has all who wait look whether their flag is set.
+    pub(crate) fn wake(&self) {
+        // Whoever has looked before waits by now, and whoever has not will see the flag.
+        drop(self.lock());
+        self.put.notify_all();
+        self.complete.notify_all();
     }
 
     /// Ends every wait, and refuses all later requests.
@@ -117,13 +175,16 @@ impl Board {
         }
     }
 
-    /// Waits for a change; `None` if `end` has passed.
+    /// Waits for a change; `None` if the time is over.
     fn wait<'a>(
         changed: &Condvar,
         state: MutexGuard<'a, State>,
-        end: Instant,
+        patience: &Patience,
     ) -> Result<Option<MutexGuard<'a, State>>> {
-        let left = end.saturating_duration_since(Instant::now());
+        if patience.hung_up.load(Ordering::Acquire) {
+            return Err(Error::HungUp);
+        }
+        let left = patience.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(None);
         }
@@ -139,102 +200,6 @@ impl Board {
     }
 }
 
-impl State {
-    /// Notes a rank's value; true if it was the last one missing.
-    fn arrive(&mut self, scope: &str, rank: Rank, size: usize, value: &[u8]) -> Result<bool> {
-        let exchange =
-            self.exchanges
-                .entry(scope.to_owned())
-                .or_insert_with(|| Exchange::Gathering {
-                    values: vec![None; size],
-                    absent: size,
-                });
-        let expected = exchange.size();
-        if expected != size {
-            return Err(Error::Refused(format!(
-                "rank {rank} came to `{scope}` as one of {size}, others as one of {expected}"
-            )));
-        }
-        let Exchange::Gathering { values, absent } = exchange else {
-            return Ok(false);
-        };
-        if values[rank.index()].replace(value.to_vec()).is_none() {
-            *absent -= 1;
-        }
-        if *absent > 0 {
-            return Ok(false);
-        }
-        let values = Arc::new(values.drain(..).flatten().collect());
-        *exchange = Exchange::Complete {
-            values,
-            waiting: vec![true; size],
-        };
-        Ok(true)
-    }
-
-    /// The values of a complete exchange, which is forgotten when the last rank takes them.
-    fn take(&mut self, scope: &str, rank: Rank) -> Option<Values> {
-        let Entry::Occupied(mut entry) = self.exchanges.entry(scope.to_owned()) else {
-            return None;
-        };
-        let Exchange::Complete { values, waiting } = entry.get_mut() else {
-            return None;
-        };
-        let values = Arc::clone(values);
-        waiting[rank.index()] = false;
-        if !waiting.contains(&true) {
-            entry.remove();
-        }
-        Some(values)
-    }
-
-    /// The end of a wait that took too long. The lock was let go since the last look, so the
-    /// exchange may be complete after all.
-    fn give_up(
-        &mut self,
-        scope: &str,
-        rank: Rank,
-        size: usize,
-        timeout: Duration,
-    ) -> Result<Values> {
-        if let Some(values) = self.take(scope, rank) {
-            return Ok(values);
-        }
-        let missing = match self.exchanges.get(scope) {
-            Some(Exchange::Gathering { values, .. }) => (0..values.len())
-                .filter(|&index| values[index].is_none())
-                .map(Rank::from_index)
-                .collect(),
-            _ => Vec::new(),
-        };
-        let (scope, seconds) = (scope.to_owned(), timeout.as_secs());
-        Err(Error::MissingRanks {
-            scope,
-            missing,
-            size,
-            seconds,
-        })
-    }
-}
-
-impl Exchange {
-    fn size(&self) -> usize {
-        match self {
-            Self::Gathering { values, .. } => values.len(),
-            Self::Complete { waiting, .. } => waiting.len(),
-        }
-    }
-}
-
-fn check_members(scope: &str, rank: Rank, size: usize) -> Result<()> {
-    if rank.index() < size && size <= MAX_RANKS {
-        return Ok(());
-    }
-    Err(Error::Refused(format!(
-        "rank {rank} of {size} cannot take part in `{scope}`"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,12 +211,13 @@ mod tests {
     fn a_finished_exchange_is_forgotten() {
         let board = Arc::new(Board::default());
         for round in 0..100 {
-            let scope = format!("round {round}");
+            let scope = format!("round {}", round % 2);
             let board = Arc::clone(&board);
             let inner = Arc::clone(&board);
             let results = hvd_testkit::run_ranks(3, move |rank| {
+                let (value, patience) = (rank.number().to_le_bytes(), Patience::of(LONG));
                 inner
-                    .exchange(&scope, rank, 3, &rank.number().to_le_bytes()[..1], LONG)
+                    .exchange(&scope, rank, 3, &value[..1], &patience)
                     .unwrap()
             });
             assert!(results.iter().all(|values| **values == [[0], [1], [2]]));
@@ -260,38 +226,51 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_may_come_again_after_a_timeout() {
-        let board = Board::default();
-        let error = board
-            .exchange("e", Rank::new(1), 3, b"old", SHORT)
-            .unwrap_err();
-        assert!(
-            matches!(&error, Error::MissingRanks { missing, .. }
-                if *missing == [Rank::new(0), Rank::new(2)]),
-            "{error}"
-        );
-        let _ = board.exchange("e", Rank::new(0), 3, b"zero", SHORT);
-        let _ = board.exchange("e", Rank::new(1), 3, b"new", SHORT);
-        let values = board.exchange("e", Rank::new(2), 3, b"two", SHORT).unwrap();
-        assert_eq!(
-            **values,
-            [b"zero".to_vec(), b"new".to_vec(), b"two".to_vec()]
-        );
+    fn a_rank_that_timed_out_is_not_there_any_more_and_may_come_again() {
+        let board = Arc::new(Board::default());
+        let visit = |rank, patience| {
+            let patience = Patience::of(patience);
+            board.exchange("e", Rank::new(rank), 2, &[0], &patience)
+        };
+        for rank in [1, 0, 1] {
+            let error = visit(rank, SHORT).unwrap_err();
+            assert!(
+                matches!(&error, Error::MissingRanks { missing, .. }
+                    if *missing == [Rank::new(1 - rank)]),
+                "{error}"
+            );
+        }
+        let inner = Arc::clone(&board);
+        let results = hvd_testkit::run_ranks(2, move |rank| {
+            let patience = Patience::of(LONG);
+            inner.exchange("e", rank, 2, b"new", &patience).unwrap()
+        });
+        assert!(results.iter().all(|values| **values == [b"new", b"new"]));
     }
 
     #[test]
-    fn members_have_to_agree_on_the_size() {
+    fn a_hang_up_ends_the_wait_and_withdraws_the_value() {
+        let board = Arc::new(Board::default());
+        let hung_up = Arc::new(AtomicBool::new(false));
+        let patience = Patience::until_hang_up(LONG, Arc::clone(&hung_up));
+        let (waiting, theirs) = (Arc::clone(&board), patience.clone());
+        let waiter = std::thread::Builder::new()
+            .name("hvd-test-waiter".into())
+            .spawn(move || waiting.exchange("e", Rank::new(0), 2, b"old", &theirs))
+            .unwrap();
+        hung_up.store(true, Ordering::Release);
+        board.wake();
+        assert!(matches!(waiter.join().unwrap(), Err(Error::HungUp)));
+        assert!(matches!(board.get("k", &patience), Err(Error::HungUp)));
+        let patience = Patience::of(SHORT);
+        let error = board.exchange("e", Rank::new(1), 2, b"", &patience);
+        assert!(matches!(error, Err(Error::MissingRanks { .. })));
+    }
+
+    #[test]
+    fn numbers_are_given_once() {
         let board = Board::default();
-        let _ = board.exchange("e", Rank::new(0), 2, b"", SHORT);
-        let error = board
-            .exchange("e", Rank::new(1), 3, b"", SHORT)
-            .unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("rank 1 came to `e` as one of 3, others as one of 2")
-        );
-        assert!(board.exchange("f", Rank::new(2), 2, b"", SHORT).is_err());
+        assert_eq!(board.number().unwrap() + 1, board.number().unwrap());
     }
 
     #[test]
@@ -300,7 +279,7 @@ mod tests {
         let waiting = Arc::clone(&board);
         let waiter = std::thread::Builder::new()
             .name("hvd-test-waiter".into())
-            .spawn(move || waiting.get("never", LONG))
+            .spawn(move || waiting.get("never", &Patience::of(LONG)))
             .unwrap();
         board.close();
         assert!(matches!(waiter.join().unwrap(), Err(Error::Stopped)));

@@ -104,6 +104,8 @@ fn refuse(answer: Answer) -> Error {
     match answer {
         Answer::Refused(text) => Error::Refused(text),
         Answer::Stopped => Error::Stopped,
+        Answer::GaveUp(rank, reason) => Error::GaveUp { rank, reason },
+        Answer::Ended(rank, reason) => Error::Ended { rank, reason },
         _ => Error::Malformed("the answer does not fit the request"),
     }
 }
@@ -154,6 +156,25 @@ impl Store for Client {
                 size,
                 seconds: timeout.as_secs(),
             }),
+            other => Err(refuse(other)),
+        }
+    }
+
+    fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> Result<()> {
+        let request = Request::Leave {
+            scope,
+            rank,
+            reason,
+        };
+        match self.ask(&request, GRACE)? {
+            Answer::Done => Ok(()),
+            other => Err(refuse(other)),
+        }
+    }
+
+    fn number(&mut self) -> Result<u64> {
+        match self.ask(&Request::Number, GRACE)? {
+            Answer::Number(number) => Ok(number),
             other => Err(refuse(other)),
         }
     }

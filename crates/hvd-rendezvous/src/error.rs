@@ -118,6 +118,25 @@ pub enum Error {
         /// How long they were waited for.
         seconds: u64,
     },
+    /// A rank has given up its attempt to join the others; it may try again.
+    #[error("rank {rank} {reason}")]
+    GaveUp {
+        /// Who has left.
+        rank: Rank,
+        /// Where it runs and why, as the rest of a sentence.
+        reason: String,
+    },
+    /// The process of a rank has ended, so that nobody need wait for it.
+    #[error("rank {rank} {reason}; all ranks of a job have to take part in every init()")]
+    Ended {
+        /// Whose process it was.
+        rank: Rank,
+        /// Where it ran and how it ended, as the rest of a sentence.
+        reason: String,
+    },
+    /// Whoever asked has closed the connection.
+    #[error("the client has closed its connection")]
+    HungUp,
     /// The store understood the request and refuses it.
     #[error("the key-value store refused the request: {0}")]
     Refused(String),

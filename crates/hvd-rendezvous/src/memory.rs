@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hvd_types::Rank;
 
-use crate::board::Board;
+use crate::board::{Board, Patience};
 use crate::{Result, Store};
 
 /// A handle to a noticeboard in this process; clones share it.
@@ -26,7 +26,7 @@ impl Store for MemoryStore {
     }
 
     fn get(&mut self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
-        self.0.get(key, timeout)
+        self.0.get(key, &Patience::of(timeout))
     }
 
     fn exchange(
@@ -37,7 +37,16 @@ impl Store for MemoryStore {
         value: &[u8],
         timeout: Duration,
     ) -> Result<Vec<Vec<u8>>> {
-        let values = self.0.exchange(scope, rank, size, value, timeout)?;
+        let patience = Patience::of(timeout);
+        let values = self.0.exchange(scope, rank, size, value, &patience)?;
         Ok(Arc::unwrap_or_clone(values))
+    }
+
+    fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> Result<()> {
+        self.0.leave(scope, rank, reason)
+    }
+
+    fn number(&mut self) -> Result<u64> {
+        self.0.number()
     }
 }

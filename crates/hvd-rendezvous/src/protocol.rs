@@ -4,6 +4,8 @@
 //! request   1 put       text key   | value: the rest
 //!           2 get       timeout ms u64 | text key
 //!           3 exchange  timeout ms u64 | rank u32 | size u32 | text scope | value: the rest
+//!           4 leave     rank u32 | text scope | text reason
+//!           5 number
 //! answer    0 done
 //!           1 value     the rest
 //!           2 values    count u32 | count times bytes
@@ -11,6 +13,9 @@
 //!           4 missing   count u32 | count times rank u32
 //!           5 refused   text
 //!           6 stopped
+//!           7 number    u64
+//!           8 gave up   rank u32 | text reason
+//!           9 ended     rank u32 | text reason
 //! bytes     length u32 | length bytes           text   the same, in UTF-8
 //! ```
 //!
@@ -21,7 +26,7 @@ use std::time::Duration;
 
 use hvd_types::Rank;
 
-use crate::board::Values;
+use crate::exchange::Values;
 use crate::{Error, Result};
 
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +46,12 @@ pub(crate) enum Request<'a> {
         value: &'a [u8],
         timeout: Duration,
     },
+    Leave {
+        scope: &'a str,
+        rank: Rank,
+        reason: &'a str,
+    },
+    Number,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -52,9 +63,17 @@ pub(crate) enum Answer {
     Missing(Vec<Rank>),
     Refused(String),
     Stopped,
+    Number(u64),
+    GaveUp(Rank, String),
+    Ended(Rank, String),
 }
 
 impl<'a> Request<'a> {
+    /// Whether the answer may take longer than a moment.
+    pub(crate) fn may_wait(&self) -> bool {
+        matches!(self, Self::Get { .. } | Self::Exchange { .. })
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match *self {
@@ -82,6 +101,17 @@ impl<'a> Request<'a> {
                 put_bytes(&mut out, scope.as_bytes());
                 out.extend(value);
             }
+            Self::Leave {
+                scope,
+                rank,
+                reason,
+            } => {
+                out.push(4);
+                out.extend(rank.number().to_le_bytes());
+                put_bytes(&mut out, scope.as_bytes());
+                put_bytes(&mut out, reason.as_bytes());
+            }
+            Self::Number => out.push(5),
         }
         out
     }
@@ -112,6 +142,17 @@ impl<'a> Request<'a> {
                     timeout,
                 })
             }
+            4 => {
+                let rank = Rank::new(fields.number()?);
+                let (scope, reason) = (fields.text()?, fields.text()?);
+                fields.end()?;
+                Ok(Self::Leave {
+                    scope,
+                    rank,
+                    reason,
+                })
+            }
+            5 => fields.end().map(|()| Self::Number),
             _ => Err(Error::Malformed("unknown kind of request")),
         }
     }
@@ -146,6 +187,12 @@ impl Answer {
                 put_bytes(&mut out, text.as_bytes());
             }
             Self::Stopped => out.push(6),
+            Self::Number(number) => {
+                out.push(7);
+                out.extend(number.to_le_bytes());
+            }
+            Self::GaveUp(rank, reason) => put_departure(&mut out, 8, *rank, reason),
+            Self::Ended(rank, reason) => put_departure(&mut out, 9, *rank, reason),
         }
         out
     }
@@ -172,11 +219,20 @@ impl Answer {
             }
             5 => Self::Refused(fields.text()?.to_owned()),
             6 => Self::Stopped,
+            7 => Self::Number(u64::from_le_bytes(fields.array()?)),
+            8 => Self::GaveUp(Rank::new(fields.number()?), fields.text()?.to_owned()),
+            9 => Self::Ended(Rank::new(fields.number()?), fields.text()?.to_owned()),
             _ => return Err(Error::Malformed("unknown kind of answer")),
         };
         fields.end()?;
         Ok(answer)
     }
+}
+
+fn put_departure(out: &mut Vec<u8>, kind: u8, rank: Rank, reason: &str) {
+    out.push(kind);
+    out.extend(rank.number().to_le_bytes());
+    put_bytes(out, reason.as_bytes());
 }
 
 fn put_timeout(out: &mut Vec<u8>, timeout: Duration) {
@@ -256,6 +312,8 @@ mod tests {
                 Request::Put { key: &key, value: &value },
                 Request::Get { key: &key, timeout },
                 Request::Exchange { scope: &key, rank, size, value: &value, timeout },
+                Request::Leave { scope: &key, rank, reason: &key },
+                Request::Number,
             ] {
                 let message = request.encode();
                 prop_assert_eq!(&Request::decode(&message).unwrap(), &request);
@@ -263,15 +321,19 @@ mod tests {
         }
 
         #[test]
-        fn answers_come_back(values: Vec<Vec<u8>>, ranks: Vec<u32>, text: String) {
+        fn answers_come_back(values: Vec<Vec<u8>>, ranks: Vec<u32>, text: String, number: u64) {
+            let rank = Rank::new(ranks.first().copied().unwrap_or_default());
             for answer in [
                 Answer::Done,
                 Answer::Value(values.concat()),
                 Answer::Values(Arc::new(values)),
                 Answer::TimedOut,
                 Answer::Missing(ranks.into_iter().map(Rank::new).collect()),
-                Answer::Refused(text),
+                Answer::Refused(text.clone()),
                 Answer::Stopped,
+                Answer::Number(number),
+                Answer::GaveUp(rank, text.clone()),
+                Answer::Ended(rank, text),
             ] {
                 prop_assert_eq!(&Answer::decode(&answer.encode()).unwrap(), &answer);
             }

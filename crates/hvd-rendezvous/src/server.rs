@@ -4,9 +4,13 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hvd_types::Rank;
 
 use crate::accept::{Acceptor, Guest};
-use crate::board::Board;
+use crate::board::{Board, Patience};
+use crate::hang_up::HangUpWatch;
 use crate::protocol::{Answer, Request};
 use crate::{Error, JobKey, MemoryStore, Purpose, Result, frame};
 
@@ -26,8 +30,10 @@ impl Server {
         let address = listener.local_addr().map_err(Error::io(doing))?;
         let board = Arc::new(Board::default());
         let shared = Arc::clone(&board);
+        let waiting = Arc::clone(&board);
+        let watch = HangUpWatch::start(move || waiting.wake())?;
         let acceptor = Acceptor::start(listener, "hvd-store", key, move |guest| {
-            serve(&shared, guest)
+            serve(&shared, &watch, guest)
         })?;
         Ok(Self {
             address,
@@ -51,6 +57,12 @@ impl Server {
         self.board.look(key)
     }
 
+    /// Fails every exchange that waits for `rank`, because its process has ended. `how` says where
+    /// it ran and how it ended, as the rest of a sentence.
+    pub fn end_rank(&self, rank: Rank, how: &str) {
+        self.board.end_rank(rank, how);
+    }
+
     /// The same store for users in this process.
     pub fn store(&self) -> MemoryStore {
         MemoryStore(Arc::clone(&self.board))
@@ -70,7 +82,7 @@ impl Drop for Server {
 }
 
 /// Answers one client until it leaves.
-fn serve(board: &Board, mut guest: Guest<TcpStream>) -> Result<()> {
+fn serve(board: &Board, watch: &HangUpWatch, mut guest: Guest<TcpStream>) -> Result<()> {
     if guest.purpose() != Purpose::Store {
         return Err(Error::Malformed(
             "the connection is not meant for the key-value store",
@@ -82,16 +94,32 @@ fn serve(board: &Board, mut guest: Guest<TcpStream>) -> Result<()> {
         .map_err(Error::io("preparing a connection"))?;
     let mut stream = session.over(socket);
     while let Some(message) = frame::read(&mut stream, frame::LIMIT)? {
-        let answer = answer(board, &Request::decode(&message)?);
-        send(&mut stream, &answer)?;
+        let request = Request::decode(&message)?;
+        let hung_up = request
+            .may_wait()
+            .then(|| watch.watch(socket))
+            .transpose()?;
+        let flag = hung_up.as_ref().map(|it| Arc::clone(it.flag()));
+        match answer(board, &request, flag.unwrap_or_default()) {
+            Some(answer) => send(&mut stream, &answer)?,
+            None => return Ok(()),
+        }
     }
     Ok(())
 }
 
-fn answer(board: &Board, request: &Request<'_>) -> Answer {
+/// The answer to a request; none if the client has hung up.
+fn answer(board: &Board, request: &Request<'_>, hung_up: Arc<AtomicBool>) -> Option<Answer> {
+    let patience = |timeout| Patience::until_hang_up(timeout, hung_up);
     let answer = match *request {
         Request::Put { key, value } => board.put(key, value).map(|()| Answer::Done),
-        Request::Get { key, timeout } => board.get(key, timeout).map(Answer::Value),
+        Request::Get { key, timeout } => board.get(key, &patience(timeout)).map(Answer::Value),
+        Request::Number => board.number().map(Answer::Number),
+        Request::Leave {
+            scope,
+            rank,
+            reason,
+        } => board.leave(scope, rank, reason).map(|()| Answer::Done),
         Request::Exchange {
             scope,
             rank,
@@ -99,15 +127,19 @@ fn answer(board: &Board, request: &Request<'_>) -> Answer {
             value,
             timeout,
         } => board
-            .exchange(scope, rank, size as usize, value, timeout)
+            .exchange(scope, rank, size as usize, value, &patience(timeout))
             .map(Answer::Values),
     };
-    answer.unwrap_or_else(|error| match error {
-        Error::TimedOut { .. } => Answer::TimedOut,
-        Error::MissingRanks { missing, .. } => Answer::Missing(missing),
-        Error::Stopped => Answer::Stopped,
-        Error::Refused(text) => Answer::Refused(text),
-        other => Answer::Refused(other.to_string()),
+    Some(match answer {
+        Ok(answer) => answer,
+        Err(Error::HungUp) => return None,
+        Err(Error::TimedOut { .. }) => Answer::TimedOut,
+        Err(Error::MissingRanks { missing, .. }) => Answer::Missing(missing),
+        Err(Error::Stopped) => Answer::Stopped,
+        Err(Error::GaveUp { rank, reason }) => Answer::GaveUp(rank, reason),
+        Err(Error::Ended { rank, reason }) => Answer::Ended(rank, reason),
+        Err(Error::Refused(text)) => Answer::Refused(text),
+        Err(other) => Answer::Refused(other.to_string()),
     })
 }
 

@@ -18,9 +18,9 @@ pub trait Store: Send {
     /// Leaves this rank's value, waits until all `size` ranks have left theirs, and returns them
     /// by rank.
     ///
-    /// A scope serves one exchange: its values are forgotten once every rank has them. Before
-    /// that a rank that lost its answer may ask again. On a timeout the error lists the ranks
-    /// that did not come.
+    /// Ranks count for as long as they wait. One that timed out, or whose connection has closed,
+    /// is waited for again, until it comes again; on a timeout the error lists the ranks that did
+    /// not come. A scope may serve one exchange after the other.
     fn exchange(
         &mut self,
         scope: &str,
@@ -29,4 +29,12 @@ pub trait Store: Send {
         value: &[u8],
         timeout: Duration,
     ) -> Result<Vec<Vec<u8>>>;
+
+    /// Fails the exchange of this scope for all ranks, now or when they come: this one will not.
+    /// `reason` says where it runs and why, as the rest of a sentence. Such a scope must not be
+    /// used again.
+    fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> Result<()>;
+
+    /// A number that this store has not given before: 1, 2, 3.
+    fn number(&mut self) -> Result<u64>;
 }

@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use hvd_rendezvous::{Client, Error, JobKey, Purpose, Server, Session, Store, handshake};
+use hvd_rendezvous::{Client, Error, JobKey, Purpose, Server, Session, Store, frame, handshake};
 use hvd_testkit::run_ranks_with;
+use hvd_types::Rank;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -119,11 +120,88 @@ fn missing_ranks_are_named() {
     let timeout = Duration::from_millis(50);
     let error = fixture
         .client()
-        .exchange("mesh/0", hvd_types::Rank::new(1), 4, b"", timeout)
+        .exchange("mesh/0", Rank::new(1), 4, b"", timeout)
         .unwrap_err();
     assert_eq!(
         error.to_string(),
         "ranks 0, 2, 3 of 4 did not come to `mesh/0` within 0 s"
+    );
+}
+
+/// Whom rank 2 of 3 does not find in the exchange.
+fn missing(fixture: &Fixture) -> Vec<Rank> {
+    let moment = Duration::from_millis(5);
+    let visit = fixture.client().exchange("e", Rank::new(2), 3, b"", moment);
+    match visit {
+        Err(Error::MissingRanks { missing, .. }) => missing,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_until_missing(fixture: &Fixture, expected: &[Rank]) {
+    let end = Instant::now() + LONG;
+    while missing(fixture) != expected {
+        assert!(Instant::now() < end, "never missing: {expected:?}");
+    }
+}
+
+#[test]
+fn a_client_that_hangs_up_has_not_come_to_an_exchange() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let hang_up = client.hang_up_handle().unwrap();
+    let (zero, one) = (Rank::new(0), Rank::new(1));
+    let waiter = std::thread::Builder::new()
+        .name("hvd-test-waiter".into())
+        .spawn(move || client.exchange("e", Rank::new(0), 3, b"", LONG))
+        .unwrap();
+    wait_until_missing(&fixture, &[one]);
+    hang_up.now();
+    assert!(waiter.join().unwrap().is_err());
+    wait_until_missing(&fixture, &[zero, one]);
+}
+
+#[test]
+fn a_client_that_hangs_up_in_a_get_leaves_no_thread_behind() {
+    let fixture = Fixture::new();
+    let mut stream = fixture.insider();
+    let (kind, year_in_ms, key) = ([2], (1_u64 << 35).to_le_bytes(), [1, 0, 0, 0, b'k']);
+    frame::write(&mut stream, &[&kind[..], &year_in_ms, &key].concat()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    // Only the thread that answers closes the connection.
+    assert_hung_up(stream);
+}
+
+#[test]
+fn a_rank_that_has_ended_is_not_waited_for() {
+    let fixture = Fixture::new();
+    let how = "on host `h` exited with code 0";
+    fixture.server.end_rank(Rank::new(1), how);
+    let mut client = fixture.client();
+    let error = client
+        .exchange("e", Rank::new(0), 2, b"", LONG)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "rank 1 on host `h` exited with code 0; all ranks of a job have to take part in every init()"
+    );
+}
+
+#[test]
+fn a_rank_that_leaves_an_exchange_fails_it_for_all() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let why = "on host `h` gave up";
+    client.leave("e", Rank::new(1), why).unwrap();
+    let error = client
+        .exchange("e", Rank::new(0), 2, b"", LONG)
+        .unwrap_err();
+    assert!(
+        matches!(&error, Error::GaveUp { rank, reason } if rank.number() == 1 && reason == why)
+    );
+    assert_eq!(
+        client.number().unwrap() + 1,
+        fixture.client().number().unwrap()
     );
 }
 

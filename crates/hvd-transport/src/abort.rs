@@ -101,6 +101,11 @@ impl Abort {
         }
     }
 
+    /// The reason for an error: a failure that is known by now says more than its consequence.
+    pub(crate) fn explain(&self, error: crate::Error) -> crate::Error {
+        self.check().err().unwrap_or(error)
+    }
+
     /// Has `waker` called when a failure is raised, at once if it was already.
     pub fn on_raise(&self, waker: Waker) {
         // The lock is held over the look: a raise either set the cause before it, or finds the

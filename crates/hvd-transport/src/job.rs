@@ -2,24 +2,31 @@
 //! listen, and joins.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hvd_config::{EncryptionChoice, KeySource, Rendezvous, TransportChoice, WorkerConfig};
-use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Store, blame, inquiry};
+use hvd_rendezvous::{
+    Client, Error as StoreError, HangUp, JobKey, MemoryStore, Result as StoreResult, Store, blame,
+    inquiry,
+};
 use hvd_types::Rank;
 
-use crate::{Encryption, Mesh, MeshOptions, Network, Result, TcpOptions, TransportKind, join};
+use crate::mesh::join_until;
+use crate::{
+    Abort, Encryption, Mesh, MeshOptions, Network, Result, TcpOptions, TransportKind, Waker,
+};
 
 /// How long the end of a failed rank may be held up by a launcher that does not answer.
-const ACCUSATION_TIMEOUT: Duration = Duration::from_secs(1);
+const LAST_WORD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Connects this process with all other ranks of its job. `generation` counts how often it has
-/// done so before.
-pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
+/// Connects this process with all other ranks of its job. It gives up when `abort` is raised, and
+/// the others then wait for its next attempt, or hear that it failed.
+pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
+    abort.check()?;
     let options = |key, network| MeshOptions {
         placement: config.placement.clone(),
         key,
-        generation,
         timeout: config.timeout,
         silence: config.timeout,
         patience: 2 * config.timeout,
@@ -42,53 +49,111 @@ pub fn connect(config: &WorkerConfig, generation: u64) -> Result<Mesh> {
     let loopback = Network::Address(IpAddr::from(Ipv4Addr::LOCALHOST));
     let Some(rendezvous) = &config.rendezvous else {
         let key = JobKey::generate()?;
-        return join(&options(key, loopback), &mut MemoryStore::new());
+        return join_until(&options(key, loopback), &mut MemoryStore::new(), abort);
     };
     let (key, mut store) = open(rendezvous, config.timeout)?;
     inquiry::arrive(&mut store, config.placement.rank)?;
-    if generation > 0 {
-        // Whatever ended the last time was no reason to end the job.
-        blame::withdraw(&mut store, config.placement.rank)?;
-    }
+    // Whatever ended the last time was no reason to end the job.
+    blame::withdraw(&mut store, config.placement.rank)?;
     let network = match &config.host_addresses {
         _ if config.placement.is_single_host() => loopback,
         Some(routes) => Network::Routes(routes.clone()),
         None => Network::Address(store.local_ip()),
     };
-    join(&options(key, network), &mut store)
+    let mut store = Interruptible::new(store, rendezvous, abort)?;
+    let mesh = join_until(&options(key, network), &mut store, abort);
+    // The abort lives as long as the mesh, and the connection should not.
+    store.hang_up.disarm();
+    mesh
+}
+
+/// A connection to the store whose waits end when an abort is raised.
+struct Interruptible<'a> {
+    client: Client,
+    rendezvous: &'a Rendezvous,
+    hang_up: Switch,
+}
+
+/// What ends the connection, until it is disarmed.
+#[derive(Clone)]
+struct Switch(Arc<Mutex<Option<HangUp>>>);
+
+impl Switch {
+    fn disarm(&self) -> Option<HangUp> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<'a> Interruptible<'a> {
+    fn new(client: Client, rendezvous: &'a Rendezvous, abort: &Abort) -> Result<Self> {
+        let hang_up = Switch(Arc::new(Mutex::new(Some(client.hang_up_handle()?))));
+        let theirs = hang_up.clone();
+        abort.on_raise(Waker::new(move || {
+            if let Some(hang_up) = theirs.disarm() {
+                hang_up.now();
+            }
+        }));
+        Ok(Self {
+            client,
+            rendezvous,
+            hang_up,
+        })
+    }
+}
+
+impl Store for Interruptible<'_> {
+    fn put(&mut self, key: &str, value: &[u8]) -> StoreResult<()> {
+        self.client.put(key, value)
+    }
+
+    fn get(&mut self, key: &str, timeout: Duration) -> StoreResult<Vec<u8>> {
+        self.client.get(key, timeout)
+    }
+
+    fn exchange(
+        &mut self,
+        scope: &str,
+        rank: Rank,
+        size: usize,
+        value: &[u8],
+        timeout: Duration,
+    ) -> StoreResult<Vec<Vec<u8>>> {
+        self.client.exchange(scope, rank, size, value, timeout)
+    }
+
+    /// On a connection of its own: the other one may be the reason.
+    fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> StoreResult<()> {
+        let (_, mut store) = open(self.rendezvous, LAST_WORD_TIMEOUT)?;
+        store.leave(scope, rank, reason)
+    }
+
+    fn number(&mut self) -> StoreResult<u64> {
+        self.client.number()
+    }
 }
 
 /// Tells the launcher, if there is one, that this rank cannot go on because of `culprit`.
-pub fn accuse(config: &WorkerConfig, culprit: Rank) -> std::result::Result<(), StoreError> {
+pub fn accuse(config: &WorkerConfig, culprit: Rank) -> StoreResult<()> {
     let Some(rendezvous) = &config.rendezvous else {
         return Ok(());
     };
-    let (_, mut store) = open(rendezvous, ACCUSATION_TIMEOUT)?;
+    let (_, mut store) = open(rendezvous, LAST_WORD_TIMEOUT)?;
     blame::accuse(&mut store, config.placement.rank, culprit)
 }
 
 /// Opens the job's key-value store.
-pub fn open_store(
-    config: &WorkerConfig,
-    timeout: Duration,
-) -> std::result::Result<impl Store + use<>, StoreError> {
+pub fn open_store(config: &WorkerConfig, timeout: Duration) -> StoreResult<impl Store + use<>> {
     open_client(config, timeout)
 }
 
-pub(crate) fn open_client(
-    config: &WorkerConfig,
-    timeout: Duration,
-) -> std::result::Result<Client, StoreError> {
+pub(crate) fn open_client(config: &WorkerConfig, timeout: Duration) -> StoreResult<Client> {
     match &config.rendezvous {
         Some(rendezvous) => Ok(open(rendezvous, timeout)?.1),
         None => Err(StoreError::NoStore),
     }
 }
 
-fn open(
-    rendezvous: &Rendezvous,
-    timeout: Duration,
-) -> std::result::Result<(JobKey, Client), StoreError> {
+fn open(rendezvous: &Rendezvous, timeout: Duration) -> StoreResult<(JobKey, Client)> {
     let key = match &rendezvous.key {
         KeySource::Text(text) => JobKey::from_hex(text)?,
         KeySource::File(path) => JobKey::from_file(path)?,

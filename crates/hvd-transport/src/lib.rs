@@ -12,12 +12,14 @@
 #![deny(unsafe_code)]
 
 mod abort;
+mod attempt;
 mod desk;
 mod error;
 mod job;
 mod lifeline;
 pub mod mem;
 mod member;
+mod membership;
 mod mesh;
 mod mixed;
 mod os;
@@ -28,12 +30,16 @@ pub mod testing;
 mod transport;
 
 pub use abort::{Abort, Failure, Waker};
+pub use attempt::Attempt;
 pub use desk::Desk;
 pub use error::{Error, Result};
 pub use hvd_rendezvous::objects::ObjectSeal;
 pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};
 pub use lifeline::{Inquiry, LONGEST_ANSWER, Lifeline, Witness};
-pub use mesh::{Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, join};
+pub use membership::Membership;
+pub use mesh::{
+    Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, join, join_until,
+};
 pub use shm::{Commons, Inputs, Place};
 pub use transport::{ConnectionCount, Interest, Lane, Transport, Wake};

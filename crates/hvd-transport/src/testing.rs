@@ -10,7 +10,7 @@ use hvd_types::{Placement, Rank};
 
 use crate::mesh::{Pretence, join_as};
 use crate::shm::Capacities;
-use crate::{Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, mem};
+use crate::{Abort, Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, mem};
 
 /// What moves the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +141,9 @@ impl Setup {
                     };
                     thread::Builder::new()
                         .name(format!("hvd-test-join-{rank}"))
-                        .spawn_scoped(scope, move || join_as(&options, &pretence, &mut store))
+                        .spawn_scoped(scope, move || {
+                            join_as(&options, &pretence, &mut store, &Abort::new())
+                        })
                         .expect("a thread")
                 })
                 .collect();
@@ -165,7 +167,7 @@ pub fn mesh_of(wire: Wire, size: usize) -> Vec<Mesh> {
     Setup::new(wire, size).build()
 }
 
-/// What rank `rank` of `size` on this host would join with, in generation 0.
+/// What rank `rank` of `size` on this host would join with.
 pub fn options(
     rank: usize,
     size: usize,
@@ -185,7 +187,6 @@ pub fn options(
     MeshOptions {
         placement,
         key: key.clone(),
-        generation: 0,
         timeout: Duration::from_secs(30),
         silence: Duration::from_secs(30),
         patience,

@@ -29,6 +29,14 @@ impl Store for Diverted {
         self.store.get(key, timeout)
     }
 
+    fn number(&mut self) -> StoreResult<u64> {
+        self.store.number()
+    }
+
+    fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> StoreResult<()> {
+        self.store.leave(scope, rank, reason)
+    }
+
     fn exchange(
         &mut self,
         scope: &str,

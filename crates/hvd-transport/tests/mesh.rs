@@ -1,4 +1,4 @@
-//! Joining and leaving: generations, strangers, deaths.
+//! Joining and leaving: again and again, strangers, deaths.
 
 #![expect(clippy::unwrap_used, reason = "this is how a test fails")]
 
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use hvd_rendezvous::{JobKey, MemoryStore, Result as StoreResult, Store};
 use hvd_testkit::{run_ranks, run_ranks_with};
 use hvd_transport::testing::{Wire, mesh_of, options};
-use hvd_transport::{Failure, Interest, Lane, Mesh, MeshOptions, TransportKind, join};
-use hvd_types::Rank;
+use hvd_transport::{Failure, Interest, Lane, Membership, Mesh, MeshOptions, TransportKind, join};
+use hvd_types::{Placement, Rank};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const REAL: [Wire; 4] = [Wire::SharedMemory, Wire::Tcp, Wire::Encrypted, Wire::Mixed];
@@ -74,12 +74,8 @@ fn mesh_1_a_job_can_be_joined_a_hundred_times() {
     for kind in [TransportKind::SharedMemory, TransportKind::Tcp] {
         let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
         run_ranks(3, move |rank| {
-            for generation in 0..100 {
+            for _ in 0..100 {
                 let options = options(rank.index(), 3, &key, kind, PATIENCE);
-                let options = MeshOptions {
-                    generation,
-                    ..options
-                };
                 greet(&mut join(&options, &mut store.clone()).unwrap());
             }
         });
@@ -98,10 +94,7 @@ fn mesh_2_a_rank_that_does_not_come_is_named() {
         join(&options, &mut store.clone()).unwrap_err().to_string()
     });
     for error in errors {
-        assert_eq!(
-            error,
-            "rank 2 of 3 did not come to `mesh/0/ranks` within 0 s"
-        );
+        assert_eq!(error, "rank 2 of 3 did not come to `init()` within 0 s");
     }
 }
 
@@ -147,6 +140,14 @@ impl<F: FnMut(&str, &str) -> String + Send> Store for Bent<F> {
         self.store
             .exchange(scope, rank, size, said.as_bytes(), timeout)
     }
+
+    fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> StoreResult<()> {
+        self.store.leave(scope, rank, reason)
+    }
+
+    fn number(&mut self) -> StoreResult<u64> {
+        self.store.number()
+    }
 }
 
 /// Joins three ranks, of which rank 1 says what `bend` makes of it, and returns what they use.
@@ -172,7 +173,7 @@ fn join_bent(
 /// Rank 1 claims to be on another host.
 fn elsewhere(scope: &str, said: &str) -> String {
     let mut lines: Vec<&str> = said.split('\n').collect();
-    if scope == "mesh/0/ranks" {
+    if scope == "init()" {
         lines[1] = "node-b";
         lines[2] = "another boot";
     }
@@ -181,7 +182,7 @@ fn elsewhere(scope: &str, said: &str) -> String {
 
 /// Rank 1 claims that it got no memory.
 fn without_memory(scope: &str, said: &str) -> String {
-    if scope == "mesh/0/memory" {
+    if scope.ends_with("/memory") {
         "out of files".to_owned()
     } else {
         said.to_owned()
@@ -306,6 +307,34 @@ fn a_rank_with_another_key_is_refused() {
 }
 
 #[test]
+fn a_member_that_ends_without_an_agreed_shutdown_is_a_failure() {
+    for wire in REAL {
+        for leaver in [0, 2] {
+            let causes = run_ranks_with(mesh_of(wire, 3), move |rank, mut mesh: Mesh| {
+                let placement = Placement {
+                    rank,
+                    hostname: "node".into(),
+                    ..Placement::alone()
+                };
+                let membership = Membership::new(&placement, mesh.lifeline.take());
+                if rank.number() == leaver {
+                    return None;
+                }
+                let cause = wait_for_abort(&mut mesh);
+                membership.leave();
+                Some(cause.to_string())
+            });
+            let expected = format!(
+                "rank {leaver} on host `node` left the job before all ranks had agreed to shut down"
+            );
+            for cause in causes.into_iter().flatten() {
+                assert_eq!(cause, expected, "{wire:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_dead_rank_is_named_by_all_survivors_within_a_second() {
     for wire in REAL {
         for dead in [0, 1, 3] {
@@ -397,7 +426,7 @@ fn needing_a_peer_that_left_is_an_error_naming_it() {
 /// Others are told that rank 1 listens where nobody does.
 fn unreachable(scope: &str, said: &str) -> String {
     let (_, rest) = said.split_once('\n').unwrap_or_default();
-    if scope == "mesh/0/ranks" {
+    if scope == "init()" {
         format!("127.0.0.1:1\n{rest}")
     } else {
         said.to_owned()

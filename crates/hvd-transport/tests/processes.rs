@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hvd_config::{Environment, WorkerConfig};
 use hvd_rendezvous::{Client, JobKey, Server};
 use hvd_transport::testing::options;
-use hvd_transport::{Interest, Mesh, TransportKind, connect, join};
+use hvd_transport::{Abort, Interest, Mesh, TransportKind, connect, join};
 use hvd_types::Rank;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -136,7 +136,7 @@ fn join_by_environment(rank: usize, port: &str, key: &str) -> Mesh {
     ]
     .into_iter()
     .collect();
-    connect(&WorkerConfig::read(&environment).unwrap(), 0).unwrap()
+    connect(&WorkerConfig::read(&environment).unwrap(), &Abort::new()).unwrap()
 }
 
 /// One rank of the test above; nothing by itself.

@@ -210,11 +210,11 @@ impl Job {
             let deadline = self.course.deadline();
             let action = tokio::select! {
                 Some(RankEnd { rank, outcome }) = self.ends.recv() => {
-                    self.note_end(rank, outcome);
+                    self.note_end(rank, outcome, server);
                     None
                 }
                 (host, news) = next_news(&mut self.fleet) => {
-                    self.hear(host, news);
+                    self.hear(host, news, server);
                     None
                 }
                 _ = rounds.changed() => self.course.is_killing().then_some(Action::Kill),
@@ -250,7 +250,9 @@ impl Job {
             .follow_blame(|rank| blame::culprit(&note(rank)?));
     }
 
-    fn note_end(&mut self, rank: Rank, outcome: Outcome) {
+    fn note_end(&mut self, rank: Rank, outcome: Outcome, server: &Server) {
+        // Ranks that wait for it in their init() need not wait any longer.
+        server.end_rank(rank, &messages::how_ended(self.placement(rank), outcome));
         self.roster.ended(rank);
         self.course.worker_ended(rank, outcome, Instant::now());
         self.narrator
@@ -258,7 +260,7 @@ impl Job {
     }
 
     /// Something has happened on another host.
-    fn hear(&mut self, host: usize, news: HostNews) {
+    fn hear(&mut self, host: usize, news: HostNews, server: &Server) {
         let Some(fleet) = &mut self.fleet else {
             return;
         };
@@ -266,7 +268,7 @@ impl Job {
             HostNews::Said(Notice::Ended { rank, outcome }) => {
                 let rank = Rank::new(rank);
                 if fleet.host_mut(host).running.remove(&rank) {
-                    self.note_end(rank, outcome);
+                    self.note_end(rank, outcome, server);
                 }
             }
             HostNews::Said(Notice::Gone) => fleet.host_mut(host).is_over = true,

@@ -117,6 +117,12 @@ impl Line {
         self.flush();
     }
 
+    /// Sends a failure, for as long as `end` allows. Nothing should be said afterwards.
+    pub(crate) fn say_last(&mut self, failure: &Failure, end: Instant) {
+        self.send(&Message::Failure(failure.clone()));
+        self.flush_until(end);
+    }
+
     /// Sends what goes now of what was kept.
     pub(super) fn flush(&mut self) {
         while !self.output.is_empty() {

@@ -1,9 +1,10 @@
-//! What a rank tells the others about itself through the store: five lines of text.
+//! What a rank tells the others about itself through the store: six lines of text.
 
 use std::fs;
 use std::net::SocketAddr;
+use std::time::Instant;
 
-use hvd_rendezvous::Store;
+use hvd_rendezvous::{Error as StoreError, Store};
 
 use super::handover::Offer;
 use super::{Encryption, MeshOptions};
@@ -22,11 +23,17 @@ pub(super) struct Card {
     kind: String,
     /// The unix socket at which it could hand out shared memory; empty if there is none.
     pub(super) socket: String,
+    /// Which attempt to join this is; no other of the job has the same number.
+    pub(super) attempt: u64,
 }
+
+/// Where the ranks of a job leave their cards, time after time.
+const SCOPE: &str = "init()";
 
 impl Card {
     pub(super) fn of(
         options: &MeshOptions,
+        attempt: u64,
         address: SocketAddr,
         offer: Option<&Result<Offer>>,
     ) -> Self {
@@ -37,6 +44,7 @@ impl Card {
             host_identity: host_identity(options),
             kind: wires(options),
             socket: socket.unwrap_or_default().to_owned(),
+            attempt,
         }
     }
 
@@ -59,8 +67,9 @@ impl Card {
             host_identity,
             kind,
             socket,
+            attempt,
         } = self;
-        format!("{address}\n{hostname}\n{host_identity}\n{kind}\n{socket}")
+        format!("{address}\n{hostname}\n{host_identity}\n{kind}\n{socket}\n{attempt}")
     }
 
     fn decode(text: &[u8]) -> Option<Self> {
@@ -74,6 +83,7 @@ impl Card {
             host_identity: lines.next()?,
             kind: lines.next()?,
             socket: lines.next()?,
+            attempt: lines.next()?.parse().ok()?,
         };
         lines.next().is_none().then_some(card)
     }
@@ -95,17 +105,27 @@ fn wires(options: &MeshOptions) -> String {
 pub(super) fn exchange(
     card: &Card,
     options: &MeshOptions,
+    end: Instant,
     store: &mut dyn Store,
 ) -> Result<Vec<Card>> {
     let (rank, size) = (options.placement.rank, options.placement.size as usize);
-    let scope = format!("mesh/{}/ranks", options.generation);
-    let texts = store.exchange(
-        &scope,
-        rank,
-        size,
-        card.encode().as_bytes(),
-        options.timeout,
-    )?;
+    let left = end.saturating_duration_since(Instant::now());
+    let texts = store.exchange(SCOPE, rank, size, card.encode().as_bytes(), left);
+    let texts = texts.map_err(|error| match error {
+        // Of all that was allowed, not what was left of it.
+        StoreError::MissingRanks {
+            scope,
+            missing,
+            size,
+            ..
+        } => StoreError::MissingRanks {
+            scope,
+            missing,
+            size,
+            seconds: options.timeout.as_secs(),
+        },
+        other => other,
+    })?;
     let cards: Option<Vec<Card>> = texts.iter().map(|text| Card::decode(text)).collect();
     let cards = cards.ok_or_else(|| Error::Bootstrap("a rank's card is damaged".to_owned()))?;
     if let Some(other) = cards.iter().position(|other| other.kind != card.kind) {
@@ -147,12 +167,13 @@ mod tests {
             host_identity: "boot node-1".into(),
             kind: "Auto".into(),
             socket: "hvd-ab".into(),
+            attempt: 12,
         };
         let text = card.encode();
         assert_eq!(Card::decode(text.as_bytes()), Some(card));
         for damaged in [
             "",
-            "\n\n\n\n",
+            "\n\n\n\n\n",
             &text[4..],
             &format!("{text}\n"),
             "127.0.0.1:1\nhost",

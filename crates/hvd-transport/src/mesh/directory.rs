@@ -11,10 +11,11 @@ use hvd_types::Rank;
 
 use super::card::Card;
 use super::{Encryption, MeshOptions, hello, network};
+use crate::lifeline::Line;
 use crate::os::socket;
 use crate::secure::SecureStream;
 use crate::tcp::{Bundle, Connection};
-use crate::{Abort, Error, Lane, Result};
+use crate::{Abort, Error, Failure, Lane, Result};
 
 /// Connections of a data lane inside a host, where one is as fast as the processor.
 const CONNECTIONS_WITHIN_HOST: u8 = 1;
@@ -91,7 +92,7 @@ impl Directory {
     ) -> Result<Option<SecureStream>> {
         self.abort.check()?;
         let address = network::address_of(&self.options, peer, &self.cards[peer.index()])?;
-        self.try_reach(address, purpose, number, end)
+        self.try_reach(peer, address, purpose, number, end)
             .map_err(|error| {
                 let host = self.host(peer);
                 let advice = match error {
@@ -101,13 +102,25 @@ impl Directory {
                 let text = format!(
                     "cannot reach rank {peer} on host `{host}` at {address}: {error}{advice}"
                 );
-                // A failure that is known by now says more than its consequence.
-                self.abort.check().err().unwrap_or(Error::Bootstrap(text))
+                self.abort.explain(Error::Bootstrap(text))
             })
+    }
+
+    /// Tells another rank of a failure, on a lifeline that carries nothing else. Also after an
+    /// abort: that is when it is needed.
+    pub(super) fn report_to(&self, peer: Rank, failure: &Failure, end: Instant) -> Result<()> {
+        let address = network::address_of(&self.options, peer, &self.cards[peer.index()])?;
+        let stream = self.try_reach(peer, address, Purpose::Lifeline, 0, end)?;
+        stream.map_or(Ok(()), |stream| {
+            Line::new(peer, self.host(peer).to_owned(), stream)
+                .map(|mut line| line.say_last(failure, end))
+                .map_err(Error::io("reporting a failure"))
+        })
     }
 
     fn try_reach(
         &self,
+        peer: Rank,
         address: SocketAddr,
         purpose: Purpose,
         number: u8,
@@ -120,8 +133,8 @@ impl Directory {
         stream.set_nodelay(true).map_err(Error::io(doing))?;
         let mut timed = Timed::new(&stream, end);
         let mut session = handshake::connect(&mut timed, &self.options.key, purpose)?;
-        let (rank, generation) = (self.rank(), self.options.generation);
-        let is_welcome = hello::say(&mut session.over(timed), rank, generation, number)?;
+        let (rank, attempt) = (self.rank(), self.cards[peer.index()].attempt);
+        let is_welcome = hello::say(&mut session.over(timed), rank, attempt, number)?;
         stream.set_read_timeout(None).map_err(Error::io(doing))?;
         stream.set_write_timeout(None).map_err(Error::io(doing))?;
         Ok(is_welcome.then_some(SecureStream { stream, session }))

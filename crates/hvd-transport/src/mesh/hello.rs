@@ -1,12 +1,13 @@
 //! What is said on a connection between ranks right after the handshake.
 //!
 //! ```text
-//! connector   rank u32 | generation u64 | number u8, little endian   ->
-//!             <-   verdict u8: 0 welcome, 1 another generation, 2 not expected,
+//! connector   rank u32 | attempt u64 | number u8, little endian   ->
+//!             <-   verdict u8: 0 welcome, 1 another attempt, 2 not expected,
 //!                  3 not needed: the acceptor connects that lane itself            acceptor
 //! ```
 //!
-//! The number tells the connections of one lane apart.
+//! The attempt is the one of the acceptor's card: a connector that has met an earlier one is
+//! refused. The number tells the connections of one lane apart.
 
 use std::io::{self, Read, Write};
 
@@ -17,7 +18,7 @@ use super::claims::Claims;
 use crate::{Error, Result};
 
 const WELCOME: u8 = 0;
-const OTHER_GENERATION: u8 = 1;
+const OTHER_ATTEMPT: u8 = 1;
 const NOT_EXPECTED: u8 = 2;
 const NOT_NEEDED: u8 = 3;
 
@@ -36,7 +37,8 @@ pub(super) struct Expected {
     /// The acceptor's own rank.
     pub(super) rank: Rank,
     pub(super) size: u32,
-    pub(super) generation: u64,
+    /// Its own attempt to join.
+    pub(super) attempt: u64,
     /// Who connects which lane.
     pub(super) claims: Claims,
 }
@@ -45,12 +47,12 @@ pub(super) struct Expected {
 pub(super) fn say(
     stream: &mut (impl Read + Write),
     rank: Rank,
-    generation: u64,
+    attempt: u64,
     number: u8,
 ) -> Result<bool> {
     let doing = "introducing this rank to another";
     let mut hello = rank.number().to_le_bytes().to_vec();
-    hello.extend(generation.to_le_bytes());
+    hello.extend(attempt.to_le_bytes());
     hello.push(number);
     stream.write_all(&hello).map_err(Error::io(doing))?;
     let mut verdict = [0];
@@ -58,8 +60,8 @@ pub(super) fn say(
     match verdict {
         [WELCOME] => Ok(true),
         [NOT_NEEDED] => Ok(false),
-        [OTHER_GENERATION] => Err(refusal(
-            "the other rank was initialised another number of times than this one",
+        [OTHER_ATTEMPT] => Err(refusal(
+            "the other rank has called init() again since it met this one",
         )),
         _ => Err(refusal("the other rank does not expect this one")),
     }
@@ -78,10 +80,10 @@ pub(super) fn hear(
 ) -> io::Result<(Verdict, Rank, u8)> {
     let mut hello = [0; 13];
     stream.read_exact(&mut hello)?;
-    let [a, b, c, d, generation @ .., number] = hello;
+    let [a, b, c, d, attempt @ .., number] = hello;
     let rank = Rank::new(u32::from_le_bytes([a, b, c, d]));
-    if u64::from_le_bytes(generation) != expected.generation {
-        stream.write_all(&[OTHER_GENERATION])?;
+    if u64::from_le_bytes(attempt) != expected.attempt {
+        stream.write_all(&[OTHER_ATTEMPT])?;
         return Ok((Verdict::NotExpected, rank, number));
     }
     let verdict = expected.judge(rank, purpose, number);
@@ -117,18 +119,18 @@ mod tests {
 
     use super::*;
 
-    /// What rank 1 of 3, in generation 7, answers.
-    fn answer(rank: u32, generation: u64, purpose: Purpose) -> (u8, bool) {
+    /// What rank 1 of 3, in attempt 7, answers.
+    fn answer(rank: u32, attempt: u64, purpose: Purpose) -> (u8, bool) {
         let own = Rank::new(1);
         let (size, claims) = (3, Claims::new(own));
         let expected = Expected {
             rank: own,
             size,
-            generation: 7,
+            attempt: 7,
             claims,
         };
         let mut hello = rank.to_le_bytes().to_vec();
-        hello.extend(generation.to_le_bytes());
+        hello.extend(attempt.to_le_bytes());
         hello.push(0);
         let mut stream = Cursor::new(hello);
         let (verdict, heard, 0) = hear(&mut stream, purpose, &expected).unwrap() else {
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_other_ranks_of_this_generation_are_welcome() {
+    fn only_other_ranks_that_met_this_attempt_are_welcome() {
         for (rank, purpose) in [
             (2, Purpose::Data),
             (2, Purpose::Control),
@@ -151,7 +153,7 @@ mod tests {
                 "{rank} {purpose:?}"
             );
         }
-        assert_eq!(answer(2, 8, Purpose::Data), (OTHER_GENERATION, false));
+        assert_eq!(answer(2, 8, Purpose::Data), (OTHER_ATTEMPT, false));
         for (rank, purpose) in [
             (1, Purpose::Data),
             (3, Purpose::Data),

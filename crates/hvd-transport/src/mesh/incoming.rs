@@ -71,7 +71,7 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// Opens a port where the options want it.
-    pub(super) fn listen(options: &MeshOptions, abort: &Abort) -> Result<Self> {
+    pub(super) fn listen(options: &MeshOptions, attempt: u64, abort: &Abort) -> Result<Self> {
         let listener = network::listen(options)?;
         let address = listener
             .local_addr()
@@ -80,7 +80,7 @@ impl Incoming {
         let expected = Arc::new(Expected {
             rank: placement.rank,
             size: placement.size,
-            generation: options.generation,
+            attempt,
             claims: Claims::new(placement.rank),
         });
         let (sender, news) = mpsc::channel();

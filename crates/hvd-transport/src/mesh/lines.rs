@@ -1,6 +1,8 @@
 //! Step 4 of joining: every rank's lifeline to rank 0.
 
-use hvd_rendezvous::Purpose;
+use std::time::Duration;
+
+use hvd_rendezvous::{Purpose, deadline};
 use hvd_types::Rank;
 
 use super::incoming::{Incoming, Key};
@@ -8,6 +10,9 @@ use super::{Meeting, network};
 use crate::lifeline::Line;
 use crate::secure::SecureStream;
 use crate::{Error, Lifeline, Result};
+
+/// How long this rank's end may be held up by a rank 0 that does not answer.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 impl Meeting {
     pub(super) fn connect_lifelines(&self, incoming: &mut Incoming) -> Result<Lifeline> {
@@ -31,6 +36,21 @@ impl Meeting {
         let lines = lines.map_err(Error::io("preparing a lifeline"))?;
         let silence = self.directory.options.silence;
         Lifeline::start(lines, silence, self.directory.abort.clone())
+    }
+
+    /// Tells rank 0, who waits for this rank's lifeline, that this rank has failed: by a lifeline
+    /// that says so and ends. Nothing more can be done if that fails, too.
+    pub(super) fn tell_first(&self, error: &Error) {
+        if self.rank() == Rank::COORDINATOR {
+            return;
+        }
+        let end = self.end.min(deadline::after(LAST_WORD));
+        let told = self
+            .directory
+            .report_to(Rank::COORDINATOR, &self.failure(error), end);
+        if let Err(error) = told {
+            tracing::info!("rank 0 cannot be told that this rank has failed: {error}");
+        }
     }
 
     fn accept(&self, wanted: &[Key], incoming: &mut Incoming) -> Result<Vec<SecureStream>> {

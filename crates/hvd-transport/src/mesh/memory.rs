@@ -39,6 +39,20 @@ impl Meeting {
         }
     }
 
+    /// Where all ranks of this meeting report.
+    fn memory_scope(&self) -> String {
+        format!("init()/{}/memory", self.cards()[0].attempt)
+    }
+
+    /// Tells the others, who may wait for this rank's report, that there will be none.
+    pub(super) fn leave_memory(&self, error: &Error, store: &mut dyn Store) {
+        let failure = self.failure(error);
+        let reason = format!("on host `{}` {}", failure.host, failure.reason);
+        if let Err(error) = store.leave(&self.memory_scope(), self.rank(), &reason) {
+            tracing::info!("the other ranks cannot be told that this one gave up: {error}");
+        }
+    }
+
     /// The ranks of this rank's host.
     fn household(&self) -> Household {
         let own = &self.cards()[self.rank().index()];
@@ -89,7 +103,7 @@ impl Meeting {
             Err(error) => (Err(error.to_string()), None),
         };
         let report = memory.as_ref().err().map_or("", String::as_str);
-        let scope = format!("mesh/{}/memory", self.options().generation);
+        let scope = self.memory_scope();
         let size = self.cards().len();
         let reports = store.exchange(&scope, self.rank(), size, report.as_bytes(), self.left())?;
         drop(serving);

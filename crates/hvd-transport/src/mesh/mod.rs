@@ -9,7 +9,12 @@
 //! Lanes between ranks that share no memory are connected when they are first needed ([`late`]), so
 //! that a rank has connections to those it works with and not to all.
 //!
-//! - `MESH-1` the names in the store carry the generation, so a job can be initialised again.
+//! - `MESH-1` a job can be joined again and again, also by ranks that failed to before. The store
+//!   numbers the attempts of all ranks; an attempt meets those whose cards come with its own in
+//!   step 2, and that meeting is known by rank 0's number.
+//! - `MESH-1b` a rank that gives up counts no more: before the meeting the others go on waiting for
+//!   its next attempt; if it gives up in step 3, they go back to step 2; afterwards it is a failure
+//!   that they hear of by their lifelines.
 //! - `MESH-2` every step ends by [`MeshOptions::timeout`], and says whom it waited for.
 //! - `MESH-3` each incoming connection is authenticated by a thread of its own, so a stranger at
 //!   the port delays nobody (see [`hvd_rendezvous::accept`]).
@@ -34,7 +39,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hvd_rendezvous::objects::ObjectSeal;
-use hvd_rendezvous::{JobKey, Store, deadline, limits};
+use hvd_rendezvous::{Error as StoreError, JobKey, Store, deadline, limits};
 use hvd_types::{Placement, Rank};
 
 use crate::member::Member;
@@ -68,8 +73,6 @@ pub struct MeshOptions {
     pub placement: Placement,
     /// The job's secret.
     pub key: JobKey,
-    /// How often this job was initialised before; all ranks count alike.
-    pub generation: u64,
     /// How long joining may take in all.
     pub timeout: Duration,
     /// How long a rank may give no sign of life.
@@ -151,7 +154,12 @@ impl fmt::Debug for Mesh {
 
 /// Makes this rank one of its job; returns when it would learn of the death of any other.
 pub fn join(options: &MeshOptions, store: &mut dyn Store) -> Result<Mesh> {
-    join_as(options, &Pretence::default(), store)
+    join_until(options, store, &Abort::new())
+}
+
+/// As [`join`], until `abort` is raised: then this rank gives up, and the others learn that it did.
+pub fn join_until(options: &MeshOptions, store: &mut dyn Store, abort: &Abort) -> Result<Mesh> {
+    join_as(options, &Pretence::default(), store, abort)
 }
 
 /// What tests make a rank believe.
@@ -170,6 +178,7 @@ pub(crate) fn join_as(
     options: &MeshOptions,
     pretence: &Pretence,
     store: &mut dyn Store,
+    abort: &Abort,
 ) -> Result<Mesh> {
     let placement = &options.placement;
     if placement.rank.number() >= placement.size {
@@ -182,21 +191,43 @@ pub(crate) fn join_as(
         return alone(options);
     }
     check_open_files(options)?;
-    let abort = Abort::new();
-    let incoming = Incoming::listen(options, &abort)?;
+    let end = deadline::after(options.timeout);
+    loop {
+        match attempt(options, pretence, store, abort, end) {
+            // It may try again, and so do we (`MESH-1b`). The time ends this in any case.
+            Err(Error::Rendezvous(StoreError::GaveUp { rank, reason }))
+                if abort.cause().is_none() =>
+            {
+                tracing::warn!("rank {rank} {reason}; waiting for its next init()");
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Steps 1 to 4, once.
+fn attempt(
+    options: &MeshOptions,
+    pretence: &Pretence,
+    store: &mut dyn Store,
+    abort: &Abort,
+    end: Instant,
+) -> Result<Mesh> {
+    abort.check()?;
+    let number = store.number()?;
+    let incoming = Incoming::listen(options, number, abort)?;
     // A failure is told to the others in step 3, and only if they would have used the memory.
     let offer = (options.kind != TransportKind::Tcp).then(Offer::open);
-    let end = deadline::after(options.timeout);
-    let mut card = Card::of(options, incoming.address(), offer.as_ref());
+    let mut card = Card::of(options, number, incoming.address(), offer.as_ref());
     if let Some(identity) = &pretence.host_identity {
         card.host_identity.clone_from(identity);
     }
-    let cards = card::exchange(&card, options, store)?;
+    let cards = card::exchange(&card, options, end, store).map_err(|error| abort.explain(error))?;
     let directory = Arc::new(Directory {
         options: options.clone(),
         cards,
         stripe: pretence.stripe.unwrap_or(STRIPE),
-        abort,
+        abort: abort.clone(),
     });
     Meeting {
         directory,
@@ -240,12 +271,14 @@ fn alone(options: &MeshOptions) -> Result<Mesh> {
         lifeline: None,
         hosts,
         note: None,
-        objects: objects(options),
+        objects: objects(options, &[]),
     })
 }
 
-fn objects(options: &MeshOptions) -> ObjectSeal {
-    ObjectSeal::new(&options.key, &options.generation.to_string())
+/// For the session of the ranks with these cards: no other has the same numbers of attempts.
+fn objects(options: &MeshOptions, cards: &[Card]) -> ObjectSeal {
+    let attempts: Vec<String> = cards.iter().map(|card| card.attempt.to_string()).collect();
+    ObjectSeal::new(&options.key, &attempts.join(" "))
 }
 
 /// The ranks once they know of each other.
@@ -299,8 +332,21 @@ impl Meeting {
         mut incoming: Incoming,
         store: &mut dyn Store,
     ) -> Result<Mesh> {
-        let (memory, note) = self.share_memory(offer, store)?;
-        let lifeline = self.connect_lifelines(&mut incoming)?;
+        let (memory, note) = match self.share_memory(offer, store) {
+            Ok(shared) => shared,
+            Err(error) => {
+                let error = self.directory.abort.explain(error);
+                self.leave_memory(&error, store);
+                return Err(error);
+            }
+        };
+        let lifeline = match self.connect_lifelines(&mut incoming) {
+            Ok(lifeline) => lifeline,
+            Err(error) => {
+                self.tell_first(&error);
+                return Err(error);
+            }
+        };
         match self.connect_transport(memory.as_ref(), incoming) {
             Ok(transport) => {
                 let hosts = self.hosts();
@@ -310,20 +356,27 @@ impl Meeting {
                     lifeline: Some(lifeline),
                     hosts,
                     note,
-                    objects: objects(self.options()),
+                    objects: objects(self.options(), self.cards()),
                 })
             }
             Err(error) => {
                 // The others would wait for this rank in vain.
-                let host = self.options().placement.hostname.clone();
-                let reason = format!("could not join the job: {error}");
-                lifeline.report(Failure {
-                    rank: self.rank(),
-                    host,
-                    reason,
-                });
+                lifeline.report(self.failure(&error));
                 Err(error)
             }
+        }
+    }
+
+    /// What the others are told of this rank's attempt.
+    fn failure(&self, error: &Error) -> Failure {
+        let (rank, host) = (self.rank(), self.options().placement.hostname.clone());
+        match error {
+            Error::PeerLost(failure) if failure.rank == rank => failure.clone(),
+            _ => Failure {
+                rank,
+                host,
+                reason: format!("could not join the job: {error}"),
+            },
         }
     }
 

@@ -164,9 +164,10 @@ fn a_client_that_hangs_up_has_not_come_to_an_exchange() {
 #[test]
 fn a_client_that_hangs_up_in_a_get_leaves_no_thread_behind() {
     let fixture = Fixture::new();
-    let mut stream = fixture.insider();
+    let (mut stream, mut session) = fixture.insider();
     let (kind, year_in_ms, key) = ([2], (1_u64 << 35).to_le_bytes(), [1, 0, 0, 0, b'k']);
-    frame::write(&mut stream, &[&kind[..], &year_in_ms, &key].concat()).unwrap();
+    let mut sealed = session.over(&mut stream);
+    frame::write(&mut sealed, &[&kind[..], &year_in_ms, &key].concat()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     // Only the thread that answers closes the connection.
     assert_hung_up(stream);

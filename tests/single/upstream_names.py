@@ -52,7 +52,7 @@ COMMON = {
         HorovodInternalError HostsUpdatedInterrupt HorovodVersionMismatchError
         get_version_mismatch_message
     """,
-    "horovod.common.process_sets": f"{SETS} _basics is_iterable",
+    "horovod.common.process_sets": f"{SETS} HorovodBasics _basics is_iterable",
     "horovod.common.util": """
         EXTENSIONS get_ext_suffix get_extension_full_path check_extension extension_available _cache
         gpu_available mpi_built gloo_built nccl_built ddl_built ccl_built env num_rank_is_power_2
@@ -140,19 +140,21 @@ TENSORFLOW = {
         _make_subgraph
     """,
     "horovod.tensorflow.gradient_aggregation": """
-        LocalGradientAggregationHelper apply_op_to_not_none_tensors get_not_none_from_list
+        LocalGradientAggregationHelper apply_op_to_not_none_tensors get_not_none_from_list size_op
     """,
-    "horovod.tensorflow.gradient_aggregation_eager": "LocalGradientAggregationHelperEager",
+    "horovod.tensorflow.gradient_aggregation_eager": "LocalGradientAggregationHelperEager size_op",
     "horovod.tensorflow.mpi_ops": f"""
         {BASICS} {SETS} {REDUCTIONS} {TENSORFLOW_OPERATIONS} HorovodInternalError
         check_installed_version get_ext_suffix get_average_backwards_compatibility_fun
         num_rank_is_power_2 _basics _normalize_name
     """,
-    "horovod.tensorflow.sync_batch_norm": "SyncBatchNormalization",
+    "horovod.tensorflow.sync_batch_norm": "SyncBatchNormalization Sum rank size",
     "horovod.tensorflow.util": "_executing_eagerly _make_subgraph _cache vars_to_refs refs_to_vars",
-    "horovod.tensorflow.keras": f"{BASICS} {SETS} Average Sum {KERAS_OPERATIONS}",
+    "horovod.tensorflow.keras": f"""
+        {BASICS} {SETS} Average Sum {KERAS_OPERATIONS} is_version_greater_equal_than
+    """,
     "horovod.tensorflow.keras.callbacks": KERAS_CALLBACKS,
-    "horovod.tensorflow.keras.elastic": KERAS_ELASTIC,
+    "horovod.tensorflow.keras.elastic": f"{KERAS_ELASTIC} TensorFlowKerasState",
     "horovod.keras": f"""
         {BASICS} {KERAS_OPERATIONS} Average Sum Adasum global_process_set
         PartialDistributedOptimizer

@@ -188,9 +188,9 @@ def _checked_ranks(process_set: ProcessSet) -> list[int]:
 
 
 def __getattr__(name: str) -> object:
-    """`_basics`, which upstream has here; not imported above, because it needs this module."""
-    if name == "_basics":
-        from horovod.common.basics import _basics
+    """What upstream has here too; not imported above, because it needs this module."""
+    if name in ("HorovodBasics", "_basics"):
+        from horovod.common import basics
 
-        return _basics
+        return getattr(basics, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

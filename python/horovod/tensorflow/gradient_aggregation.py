@@ -16,6 +16,7 @@ from horovod.tensorflow.compatibility import (  # noqa: F401
     apply_op_to_not_none_tensors,
     get_not_none_from_list,
 )
+from horovod.tensorflow.mpi_ops import size_op as size_op
 from horovod.tensorflow.util import reference, set_size_number
 
 

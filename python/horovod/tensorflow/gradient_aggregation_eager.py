@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.gradient_aggregation import dense_gradient, require_passes, split_local
+from horovod.tensorflow.mpi_ops import size_op as size_op
 from horovod.tensorflow.util import reference, set_size_number
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod.common.basics import rank as rank
 from horovod.common.basics import size
 from horovod.common.util import Sum
 from horovod.tensorflow.mpi_ops import allreduce_tensor

@@ -43,6 +43,7 @@ from horovod.common.process_sets import (
     remove_process_set,
 )
 from horovod.common.util import Adasum, Average, Sum
+from horovod.common.util import is_version_greater_equal_than as is_version_greater_equal_than
 from horovod.tensorflow.keras import callbacks, elastic
 
 keras: Any = tf.keras

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from horovod._keras import elastic as _impl
+from horovod.tensorflow.elastic import TensorFlowKerasState
 
 keras: Any = tf.keras
 
@@ -20,14 +21,14 @@ __all__ = [
 ]
 
 
-class KerasState(_impl.KerasState):
+class KerasState(TensorFlowKerasState):
     """Model, optimizer and other attributes that survive a change of the job's ranks.
 
     The model must have been built; its own optimizer is meant if none is given.
     """
 
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
-        super().__init__(keras, model, optimizer, **kwargs)
+        super().__init__(model, optimizer, **kwargs)
 
 
 class CommitStateCallback(_impl.CommitState, keras.callbacks.Callback):

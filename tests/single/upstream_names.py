@@ -155,7 +155,7 @@ TENSORFLOW = {
         {BASICS} {SETS} Average Sum {KERAS_OPERATIONS} is_version_greater_equal_than
     """,
     "horovod.tensorflow.keras.callbacks": KERAS_CALLBACKS,
-    "horovod.tensorflow.keras.elastic": KERAS_ELASTIC,
+    "horovod.tensorflow.keras.elastic": f"{KERAS_ELASTIC} TensorFlowKerasState",
     "horovod.keras": f"""
         {BASICS} {KERAS_OPERATIONS} Average Sum Adasum global_process_set
         PartialDistributedOptimizer

@@ -26,6 +26,9 @@ use clap::Parser;
 
 use crate::{args::Args, settings::Settings};
 
+/// Exit status if what was asked for could not be printed.
+const UNWRITTEN: i32 = 1;
+
 /// The version of this release, as `--version` prints it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -131,8 +134,18 @@ fn complain(command: &str, problem: &str) -> i32 {
     settings::USAGE
 }
 
-/// Prints to stdout; a reader that has gone is no failure of ours.
+/// Prints to stdout; a reader that has gone is no failure of ours, a full disk is.
 fn show(text: &str) -> i32 {
-    let _ = io::stdout().write_all(text.as_bytes());
-    0
+    let mut stdout = io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let text = format!("horovodrun: cannot write standard output: {error}\n");
+            let _ = io::stderr().write_all(text.as_bytes());
+            UNWRITTEN
+        }
+        _ => 0,
+    }
 }

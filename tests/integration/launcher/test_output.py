@@ -8,6 +8,7 @@ import resource
 import subprocess
 from pathlib import Path
 
+import pytest
 from launched import lead_a_session
 
 
@@ -178,3 +179,11 @@ def test_a_disk_with_room_again_gets_whole_lines(start, tmp_path: Path) -> None:
     whole = [line for line in lines if re.fullmatch(rb"\[0\]<stdout>:1\d\d\d", line)]
     assert len(whole) + int(lost[1]) == 1000
     assert len(lines) - len(whole) <= 2, "the last one, and one that was cut"
+
+
+@pytest.mark.parametrize("line", ["--version", "--check-build", "doctor -H localhost:1"])
+def test_an_answer_that_cannot_be_written_is_no_success(run, line: str) -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        code, _, errors = run(*line.split(), stdout=full.fileno())
+    assert code == 1
+    assert b"horovodrun: cannot write standard output: No space left on device" in errors

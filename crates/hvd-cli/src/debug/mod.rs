@@ -15,7 +15,7 @@ use hvd_launch::{
     printable,
 };
 
-use crate::settings;
+use crate::{settings, show};
 
 /// What makes it this command.
 pub(crate) const WORD: &str = "debug";
@@ -118,12 +118,6 @@ fn choose<'a, T>(
 fn complain(status: i32, text: &str) -> i32 {
     let _ = io::stderr().write_all(printable(text).as_bytes());
     status
-}
-
-/// Prints to stdout; a reader that has gone is no failure of ours.
-fn show(text: &str) -> i32 {
-    let _ = io::stdout().write_all(text.as_bytes());
-    0
 }
 
 #[cfg(test)]

@@ -54,7 +54,9 @@ pub(super) async fn run(
         ReportForm::Text => human(&report, colours(&spec.inherited)),
     };
     tokio::select! {
-        () = print(text) => Ok(exit_status(&report)),
+        printed = print(text) => printed
+            .map(|()| exit_status(&report))
+            .map_err(Error::system("write standard output")),
         signal = interrupts.next() => Ok(Cause::Interrupted(signal).status()),
     }
 }
@@ -90,14 +92,17 @@ fn colours(environment: &[(OsString, OsString)]) -> Colours {
 
 /// Writes to stdout from a thread of its own: whoever reads it may be slow, and signals are to be
 /// heard meanwhile. A reader that has gone is no failure of ours.
-async fn print(text: String) {
-    let (sender, done) = oneshot::channel::<()>();
+async fn print(text: String) -> io::Result<()> {
+    let (sender, done) = oneshot::channel();
     aside("hvd-report", move || {
         let mut stdout = io::stdout().lock();
-        let _ = stdout
+        let written = stdout
             .write_all(text.as_bytes())
             .and_then(|()| stdout.flush());
-        drop(sender);
+        let _ = sender.send(written);
     });
-    let _ = done.await;
+    match done.await {
+        Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }

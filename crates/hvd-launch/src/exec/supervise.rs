@@ -154,18 +154,16 @@ fn keep(
     let watched = SignalSet::new(&[heeded.as_slice(), &[libc::SIGCHLD]].concat());
     // Where SIGCHLD is ignored, exit statuses are lost.
     os::set_default(libc::SIGCHLD);
-    // A file that `ulimit -f` does not let grow is an error like a full disk, not the end.
-    let before = SignalSet::new(&[libc::SIGXFSZ]).block();
-    let result = KeyFile::reserve().and_then(|key_file| {
-        let mask = watched.block();
-        let drive = |keeper| drive(work, &heeded, &mask, keeper, &key_file);
-        let result = fork_driver(loyalty, drive).map(|keeper| keeper.watch(&watched));
-        mask.restore();
-        // The driver has removed it already, unless it was killed.
-        secret::remove(&key_file);
-        result
-    });
-    before.restore();
+    // A file that `ulimit -f` does not let grow is an error like a full disk, not the end. Blocked
+    // for good: one that is pending would end us later. Workers start with an empty mask.
+    SignalSet::new(&[libc::SIGXFSZ]).block();
+    let key_file = KeyFile::reserve()?;
+    let mask = watched.block();
+    let drive = |keeper| drive(work, &heeded, &mask, keeper, &key_file);
+    let result = fork_driver(loyalty, drive).map(|keeper| keeper.watch(&watched));
+    mask.restore();
+    // The driver has removed it already, unless it was killed.
+    secret::remove(&key_file);
     result
 }
 

@@ -234,6 +234,12 @@ pub enum Error {
         /// What went wrong.
         source: io::Error,
     },
+    /// There is no place for the file with the job's key.
+    #[error(
+        "cannot keep the job's key in a file: {0}; make room there, or set TMPDIR to a folder that \
+         has some"
+    )]
+    KeyFile(String),
     /// The operating system refused something the launcher itself needs.
     #[error("cannot {what}: {source}")]
     System {

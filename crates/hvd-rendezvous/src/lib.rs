@@ -25,6 +25,7 @@ mod memory;
 mod protocol;
 mod server;
 mod store;
+mod threads;
 
 pub use client::{Client, HangUp};
 pub use error::{Error, Result};

@@ -22,6 +22,7 @@ use std::{
 };
 
 use clap::Parser;
+pub use hvd_launch::driver_above;
 
 use crate::{args::Args, settings::Settings};
 

@@ -86,7 +86,12 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
     if is_initialized() {
         return Ok(());
     }
-    let config = WorkerConfig::read(&Environment::of_process()).map_err(Error::from)?;
+    let config = WorkerConfig::read_to_join(&Environment::of_process()).map_err(Error::from)?;
+    if config.must_be_unlaunched
+        && let Some(driver) = hvd_cli::driver_above()
+    {
+        return Err(Error::LostEnvironment(driver).into());
+    }
     let placement = config.placement.clone();
     let attempt = Arc::new(Attempt::default());
     let theirs = Arc::clone(&attempt);

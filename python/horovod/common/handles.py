@@ -85,7 +85,7 @@ def then(handle: int, after: Callable[[Any], Any]) -> int:
 
 
 _lost: frozenset[int] = frozenset()
-"""Handles of operations that nobody had synchronized when the last engine stopped."""
+"""Handles of the engine before that were not synchronized when the next one was started."""
 
 
 def forget_all() -> None:

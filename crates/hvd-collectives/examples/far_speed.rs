@@ -21,7 +21,7 @@ use hvd_collectives::{
     ring_allreduce,
 };
 use hvd_config::{Environment, WorkerConfig};
-use hvd_transport::{Transport, connect};
+use hvd_transport::{Abort, Transport, connect};
 use hvd_types::{DType, Rank};
 
 const SIZES: [usize; 6] = [4, 1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 26];
@@ -33,7 +33,10 @@ const COMBINE: Combine = Combine {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
-    let mut mesh = connect(&WorkerConfig::read(&Environment::of_process())?, 0)?;
+    let mut mesh = connect(
+        &WorkerConfig::read(&Environment::of_process())?,
+        &Abort::new(),
+    )?;
     let joined = start.elapsed();
     let transport = mesh.transport.as_mut();
     let members: Vec<Rank> = (0..transport.size()).map(Rank::from_index).collect();

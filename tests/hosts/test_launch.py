@@ -68,6 +68,29 @@ def test_ranks_compute_together(cluster: Cluster) -> None:
     ]
 
 
+# Rank 1 shares the launcher's host, and its parent is the driver.
+JOIN_OFTEN = """
+import os, horovod.numpy as hvd
+for step in range(60):
+    hvd.init()
+    hvd.barrier()
+    if hvd.rank() == 1 and step in (19, 59):
+        counts = [len(os.listdir(f"/proc/{os.getppid()}/{what}")) for what in ("task", "fd")]
+        print("driver", *counts, flush=True)
+    hvd.shutdown()
+"""
+
+
+def test_joining_often_from_another_host_leaves_nothing_in_the_driver(cluster: Cluster) -> None:
+    """Rank 0's wait for questions is carried by the link, and ends there, too."""
+    hosts = ("-np", "2", "-H", "hostb:1,hosta:1")
+    ended = run(cluster["hosta"], *hosts, "python", "-c", JOIN_OFTEN)
+    assert ended.code == 0, ended
+    first, last = (line.split()[1:] for line in ended.lines())
+    for before, after in zip(first, last, strict=True):
+        assert int(after) <= int(before) + 5, ended
+
+
 def test_the_launcher_may_be_reached_by_nobody(cluster: Cluster) -> None:
     """Then everything, the key-value store included, goes through the ssh connections."""
     a = cluster["hosta"]

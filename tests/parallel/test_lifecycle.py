@@ -84,12 +84,19 @@ def test_a_rank_that_leaves_fails_the_others(framework: Framework) -> None:
 
 def test_handles_end_with_the_job(framework: Framework) -> None:
     hvd = framework.hvd
-    handle = hvd.allreduce_async(mine(framework, (5,)))
+    handles = [hvd.allreduce_async(mine(framework, (5,)), op=hvd.Sum) for _ in range(2)]
+    total = everyones((5,)).sum(axis=0)
     hvd.barrier()
     hvd.shutdown()
-    assert hvd.synchronize(handle) is None
+    assert hvd.poll(handles[0])
+    assert_equal(framework, hvd.synchronize(handles[0]), total)
+    assert hvd.synchronize(handles[0]) is None
     with pytest.raises(ValueError, match="handle"):
-        hvd.poll(handle)
+        hvd.poll(handles[0])
+    hvd.init()
+    for use in (hvd.poll, hvd.synchronize):
+        with pytest.raises(HorovodInternalError, match="has been shut down before handle"):
+            use(handles[1])
 
 
 @pytest.mark.usefixtures("several_ranks")

@@ -23,6 +23,7 @@ use std::{
 };
 
 use clap::Parser;
+pub use hvd_launch::driver_above;
 
 use crate::{args::Args, settings::Settings};
 

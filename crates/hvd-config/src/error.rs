@@ -69,6 +69,23 @@ pub enum Error {
         /// How many there must be.
         needed: u32,
     },
+    /// Another launcher has started several processes, which would not find each other.
+    #[error(
+        "{variable}={value} says that `{command}` or the like has started several processes, which \
+         this build of horovod does not connect with each other: each would train alone. Start the \
+         job with `{instead}`, or set HOROVOD_IGNORE_LAUNCHER=1 if each process is to be a job of \
+         its own"
+    )]
+    ForeignLauncher {
+        /// What it is called, most likely.
+        command: &'static str,
+        /// The variable that says so.
+        variable: &'static str,
+        /// Its value.
+        value: u32,
+        /// What to type.
+        instead: String,
+    },
     /// A choice that exists but that this build does not have.
     #[error("{variable}=`{value}` is not in this build; set it to `{instead}` or unset it")]
     NotInThisBuild {

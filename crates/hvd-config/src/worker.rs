@@ -3,6 +3,7 @@
 
 mod choice;
 mod feature;
+mod foreign;
 mod identity;
 mod network;
 #[cfg(test)]
@@ -92,17 +93,31 @@ pub struct WorkerConfig {
     pub dump_dir: Option<PathBuf>,
     /// Whether the number of ranks may change.
     pub elastic: bool,
+    /// Whether nothing has told this process its place, so that it is a job of its own: a mistake
+    /// below a launcher of ours, unless `HOROVOD_IGNORE_LAUNCHER` says that it is meant.
+    pub must_be_unlaunched: bool,
     /// Settings that the user has changed and that have no effect yet, for a warning.
     pub without_effect: Vec<&'static Setting>,
 }
 
 impl WorkerConfig {
+    /// As [`Self::read`], for a process that is about to join its job: one that another launcher has
+    /// started as one of several, and that would be alone, is refused.
+    pub fn read_to_join(environment: &Environment) -> Result<Self> {
+        let config = Self::read(environment)?;
+        if config.must_be_unlaunched {
+            foreign::refuse(environment)?;
+        }
+        Ok(config)
+    }
+
     /// Reads and checks the settings, those without effect too. The fusion threshold is rounded up
     /// to a multiple of 512 bytes per local rank, so that equal shares of a full buffer end on
     /// whole elements.
     pub fn read(environment: &Environment) -> Result<Self> {
         environment.check()?;
         choice::require_own_transport(environment)?;
+        let is_placed = identity::is_given(environment);
         let placement = identity::placement(environment)?;
         let atom = u64::from(placement.local_size) * 512;
         let threshold: u64 = environment.value(name::FUSION_THRESHOLD, |_| true)?;
@@ -140,6 +155,7 @@ impl WorkerConfig {
             autotune: Autotune::read(environment)?,
             dump_dir: environment.path(name::DUMP_DIR),
             elastic: environment.flag(name::ELASTIC)?,
+            must_be_unlaunched: !is_placed && !environment.flag(name::IGNORE_LAUNCHER)?,
             without_effect: own_without_effect(environment),
             placement,
         })

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hvd_collectives::Tuning;
-use hvd_transport::{ConnectionCount, Failure, Inquiry, Transport};
+use hvd_transport::{ConnectionCount, Failure, Inquiry, StoreError, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::{Request, SetChange};
 
@@ -20,7 +20,7 @@ use crate::cycle::Cycle;
 use crate::execute::direct::DirectReads;
 use crate::execute::team::{Hierarchy, Team};
 use crate::fusion::plan::GroupFusion;
-use crate::handle::{Completer, Completion, Handle, Handles, Outcome, Progress};
+use crate::handle::{Completer, Completion, Handle, Handles, LastHandles, Outcome, Progress};
 use crate::helm::Helm;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
 use crate::negotiate::hub::Hub;
@@ -33,7 +33,7 @@ use crate::process_set::ProcessSets;
 use crate::queue::{Batch, BoxedEntry, Call, Change, Entry, Queue};
 use crate::recorder::FlightLog;
 use crate::stall::StallOptions;
-use crate::submit::Submission;
+use crate::submit::{Submission, check_name};
 use crate::timeline::{CycleMarks, Timeline};
 use crate::{Error, Result};
 
@@ -123,7 +123,7 @@ pub struct Engine {
     helm: Arc<Helm>,
     counters: Arc<Counters>,
     connections: ConnectionCount,
-    handles: Handles,
+    handles: Arc<Handles>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -176,7 +176,9 @@ impl Engine {
                 bind(core);
                 watch.run(farewell);
             })
-            .map_err(|error| Error::Internal(format!("cannot start the engine thread: {error}")))?;
+            .map_err(|error| {
+                Error::Internal(StoreError::thread("hvd-engine")(error).to_string())
+            })?;
         let thread = Mutex::new(Some(thread));
         Ok(Self {
             rank,
@@ -190,7 +192,7 @@ impl Engine {
             helm,
             counters,
             connections,
-            handles: Handles::default(),
+            handles: Arc::default(),
             thread,
         })
     }
@@ -286,6 +288,7 @@ impl Engine {
         let (kind, id) = first.map_or((OpKind::Allreduce, ProcessSetId::GLOBAL), |first| {
             (first.kind, first.process_set)
         });
+        check_name(kind, name.as_deref())?;
         let unnamed = || self.process_sets.next_unnamed(id);
         let automatic = || format!("grouped_{kind}.noname.{}", unnamed()).into();
         let group: Arc<str> = name.unwrap_or_else(automatic);
@@ -325,7 +328,7 @@ impl Engine {
 
     fn prepare(&self, mut submission: Submission) -> Result<(Handle, BoxedEntry)> {
         let request = self.request(&mut submission)?;
-        let handle = self.handles.reserve();
+        let handle = Handles::reserve();
         let completion = Arc::new(Completion::default());
         let completer = Completer::new(&completion);
         // Known before it can complete, so that a caller who sees it complete finds it.
@@ -385,6 +388,11 @@ impl Engine {
     /// Forgets a handle. The operation itself goes on.
     pub fn forget(&self, handle: Handle) {
         self.handles.forget(handle);
+    }
+
+    /// The handles, for those who wait for one after the engine is gone.
+    pub fn last_handles(&self) -> LastHandles {
+        LastHandles(Arc::clone(&self.handles))
     }
 
     /// Starts to write the timeline to a file; only rank 0 does.

@@ -178,19 +178,43 @@ impl Drop for Completer {
     }
 }
 
+/// The last number that was given out. Of all engines of this process: a handle of one that was
+/// shut down must not be taken for one of the next.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
 /// The handles that have been given out and not yet waited for.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
-    last: AtomicU64,
     live: Mutex<Live>,
+}
+
+/// The handles of an engine that is shut down. Its operations have ended, or are about to.
+#[derive(Debug)]
+pub struct LastHandles(pub(crate) Arc<Handles>);
+
+impl LastHandles {
+    /// As [`Engine::progress`](crate::Engine::progress).
+    pub fn progress(&self, handle: Handle) -> Option<Progress> {
+        self.0.progress(handle)
+    }
+
+    /// As [`Engine::completion`](crate::Engine::completion).
+    pub fn completion(&self, handle: Handle) -> Option<Arc<Completion>> {
+        self.0.get(handle)
+    }
+
+    /// As [`Engine::forget`](crate::Engine::forget).
+    pub fn forget(&self, handle: Handle) {
+        self.0.forget(handle);
+    }
 }
 
 type Live = Table<Handle, Arc<Completion>>;
 
 impl Handles {
     /// A number for the next operation. It is used up even if the operation is then refused.
-    pub(crate) fn reserve(&self) -> Handle {
-        Handle(self.last.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(crate) fn reserve() -> Handle {
+        Handle(LAST.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     pub(crate) fn insert(&self, handle: Handle, completion: Arc<Completion>) {
@@ -263,11 +287,16 @@ mod tests {
     }
 
     #[test]
+    fn engines_of_one_process_do_not_share_numbers() {
+        assert_ne!(Handles::reserve(), Handles::reserve());
+    }
+
+    #[test]
     fn a_handle_is_forgotten_with_its_result() {
         let handles = Handles::default();
         let completion = Arc::new(Completion::default());
         let completer = Completer::new(&completion);
-        let handle = handles.reserve();
+        let handle = Handles::reserve();
         assert!(handles.progress(handle).is_none());
         handles.insert(handle, completion);
         assert!(matches!(

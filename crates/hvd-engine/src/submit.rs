@@ -13,6 +13,10 @@ const BARRIER_NAME: &str = "barrier.noname";
 /// The name under which ranks join.
 pub(crate) const JOIN_NAME: &str = "join.noname";
 
+/// The most bytes of a name, of a tensor or of a group. All names that ranks ask for at once travel
+/// in one message, which is bounded, too.
+pub const LONGEST_NAME: usize = 64 << 10;
+
 /// One operation as a caller asks for it. Fields that an operation does not use keep their
 /// defaults from [`Submission::new`].
 #[derive(Debug)]
@@ -79,6 +83,17 @@ pub enum ArgumentError {
     /// Only all ranks together can join.
     #[error("join is only possible for all ranks, not for process set {0}")]
     JoinOnSet(ProcessSetId),
+    /// A name so long that it would not fit into the messages about it.
+    #[error(
+        "{kind}: a name of {bytes} bytes is too long; names of tensors and groups have at most \
+         {LONGEST_NAME} bytes"
+    )]
+    NameTooLong {
+        /// The operation.
+        kind: OpKind,
+        /// The length of the name.
+        bytes: usize,
+    },
     /// The memory does not have the length that shape and type ask for.
     #[error("{kind}: a {dtype} tensor of shape {shape} does not have {bytes} bytes")]
     WrongLength {
@@ -140,6 +155,15 @@ pub enum Unsupported {
     /// Adasum is for all ranks.
     #[error("Adasum is only possible for all ranks, not for process set {0}")]
     AdasumOnSet(ProcessSetId),
+}
+
+/// Refuses a name that is too long.
+pub(crate) fn check_name(kind: OpKind, name: Option<&str>) -> Result<(), ArgumentError> {
+    let bytes = name.map_or(0, str::len);
+    if bytes > LONGEST_NAME {
+        return Err(ArgumentError::NameTooLong { kind, bytes });
+    }
+    Ok(())
 }
 
 impl Submission {
@@ -241,6 +265,7 @@ impl Submission {
 
     fn check_arguments(&mut self, members: &[Rank]) -> Result<(), ArgumentError> {
         let (id, size) = (self.process_set, members.len());
+        check_name(self.kind, self.name.as_deref())?;
         if self.kind == OpKind::Join && id != ProcessSetId::GLOBAL {
             return Err(ArgumentError::JoinOnSet(id));
         }
@@ -370,6 +395,19 @@ mod tests {
 
     fn text(mut submission: Submission) -> String {
         check(&mut submission).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn endless_names_are_refused() {
+        let mut submission = alltoall(2, &[]);
+        submission.name = Some("x".repeat(LONGEST_NAME).into());
+        check(&mut submission).unwrap();
+        submission.name = Some("x".repeat(LONGEST_NAME + 1).into());
+        assert_eq!(
+            text(submission),
+            "alltoall: a name of 65537 bytes is too long; names of tensors and groups have at most \
+             65536 bytes"
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod spec;
 
 pub use describe::describe;
 pub use error::{Error, HostTrouble, Result};
-pub use exec::{examine, launch, serve_as_agent, serve_drivers};
+pub use exec::{driver_above, examine, launch, serve_as_agent, serve_drivers};
 pub use hvd_rendezvous::AgentToken;
 pub use hvd_types::printable;
 pub use remote::{Calling, HostKeys, SshOptions};

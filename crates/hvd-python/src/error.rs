@@ -26,6 +26,14 @@ pub(crate) enum Error {
     UnknownCode(#[from] hvd_types::UnknownCode),
     #[error("handle {0} is unknown; it was never given out or has been waited for already")]
     UnknownHandle(u64),
+    #[error(
+        "this process runs below horovodrun (process {0}), but the variables HOROVOD_RANK, \
+         HOROVOD_SIZE and so on, by which a rank is told its place, have not reached it: it would \
+         train alone. Something in between cleans the environment (`singularity exec --cleanenv`, \
+         `env -i`, `sudo`): let it pass HOROVOD_* on, or set HOROVOD_IGNORE_LAUNCHER=1 if this \
+         process is to be a job of its own"
+    )]
+    LostEnvironment(i32),
     #[error("the thread that was to join the job has ended without an answer")]
     NoAnswer,
     #[error(
@@ -76,6 +84,7 @@ impl From<Error> for PyErr {
             | Error::UnknownHandle(_)
             | Error::UnknownProcessSet(_)
             | Error::NoTimeline
+            | Error::LostEnvironment(_)
             | Error::Core { .. }
             | Error::NotInitialized(_) => PyValueError::new_err(text),
         }

@@ -52,7 +52,12 @@ pub(crate) fn poll(handle: u64) -> PyResult<bool> {
         let completion = session.engine.completion(Handle(handle))?;
         Some(session.engine.poll(&completion))
     });
-    Ok(found.ok().flatten().ok_or(Error::UnknownHandle(handle))?)
+    let of_last = || {
+        let completion = session::with_last_handles(|last| last.completion(Handle(handle)));
+        completion.flatten().map(|completion| completion.is_done())
+    };
+    let found = found.ok().flatten().or_else(of_last);
+    Ok(found.ok_or(Error::UnknownHandle(handle))?)
 }
 
 /// Waits for an operation and forgets its handle.
@@ -70,7 +75,9 @@ pub(crate) fn wait_and_forget(py: Python<'_>, handle: u64) -> PyResult<Outcome> 
             Progress::UnderWay(completion) => Err((Arc::clone(session), completion)),
         })
     });
-    let found = found.ok().flatten().ok_or(Error::UnknownHandle(handle))?;
+    let Some(found) = found.ok().flatten() else {
+        return wait_after_shutdown(py, handle);
+    };
     let result = match found {
         Ok(result) => result,
         Err((session, completion)) => {
@@ -78,6 +85,24 @@ pub(crate) fn wait_and_forget(py: Python<'_>, handle: u64) -> PyResult<Outcome> 
             session.engine.forget(Handle(handle));
             result
         }
+    };
+    Ok(result.map_err(Error::from)?)
+}
+
+/// Waits for an operation of the session before, which has been shut down since: what had not ended
+/// by then fails because of that.
+fn wait_after_shutdown(py: Python<'_>, handle: u64) -> PyResult<Outcome> {
+    let progress = session::with_last_handles(|last| last.progress(Handle(handle)));
+    let result = match progress.flatten().ok_or(Error::UnknownHandle(handle))? {
+        Progress::Ended(result) => result,
+        Progress::UnderWay(completion) => loop {
+            // The engine is about to end, and everything with it.
+            if let Some(result) = py.detach(|| completion.wait(SIGNAL_CHECK)) {
+                session::with_last_handles(|last| last.forget(Handle(handle)));
+                break result;
+            }
+            py.check_signals()?;
+        },
     };
     Ok(result.map_err(Error::from)?)
 }

@@ -10,10 +10,10 @@ use std::thread;
 use hvd_config::{Environment, Timeline, WorkerConfig};
 use hvd_engine::{
     Core, DirectReads, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage,
-    StallOptions,
+    LastHandles, StallOptions,
 };
 use hvd_transport::{
-    Abort, Attempt, Failure, Inquiry, Lifeline, Membership, Mesh, ObjectSeal, Transport,
+    Abort, Attempt, Failure, Inquiry, Lifeline, Membership, Mesh, ObjectSeal, StoreError, Transport,
 };
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
@@ -46,6 +46,10 @@ pub(crate) struct Session {
 
 static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
 
+/// The handles of the session before: other threads may still wait for some. With the lock of
+/// [`SESSION`] for every change, so that a handle is always in one of the two.
+static LAST_HANDLES: RwLock<Option<LastHandles>> = RwLock::new(None);
+
 /// Held while joining or leaving, so that two threads do not do both at once.
 static CHANGING: Mutex<()> = Mutex::new(());
 
@@ -64,6 +68,21 @@ pub(crate) fn with_current<T>(use_it: impl FnOnce(&Arc<Session>) -> T) -> Result
         .ok_or(Error::Engine(hvd_engine::Error::NotInitialized))
 }
 
+/// What a function makes of the handles of the last session, which is shut down.
+pub(crate) fn with_last_handles<T>(use_them: impl FnOnce(&LastHandles) -> T) -> Option<T> {
+    let handles = LAST_HANDLES.read().unwrap_or_else(PoisonError::into_inner);
+    handles.as_ref().map(use_them)
+}
+
+/// Takes the session away from all other threads, and leaves them its handles.
+fn end_current() -> Option<Arc<Session>> {
+    let mut current = SESSION.write().unwrap_or_else(PoisonError::into_inner);
+    let session = current.take()?;
+    let mut last = LAST_HANDLES.write().unwrap_or_else(PoisonError::into_inner);
+    *last = Some(session.engine.last_handles());
+    Some(session)
+}
+
 /// Joins the job described by the environment. Other ranks may be waited for, so it happens on a
 /// thread of its own while this one looks for signals.
 #[pyfunction]
@@ -71,14 +90,20 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
     if is_initialized() {
         return Ok(());
     }
-    let config = WorkerConfig::read(&Environment::of_process()).map_err(Error::from)?;
+    let config = WorkerConfig::read_to_join(&Environment::of_process()).map_err(Error::from)?;
+    if config.must_be_unlaunched
+        && let Some(driver) = hvd_cli::driver_above()
+    {
+        return Err(Error::LostEnvironment(driver).into());
+    }
     let placement = config.placement.clone();
     let attempt = Arc::new(Attempt::default());
     let theirs = Arc::clone(&attempt);
     let (sender, outcome) = mpsc::channel();
     thread::Builder::new()
         .name("hvd-init".to_owned())
-        .spawn(move || sender.send(join(&theirs, &config)))?;
+        .spawn(move || sender.send(join(&theirs, &config)))
+        .map_err(|error| Error::from(StoreError::thread("hvd-init")(error)))?;
     let outcome = Mutex::new(outcome);
     loop {
         let receive = || {
@@ -305,10 +330,7 @@ fn is_balanced(hosts: &[String]) -> bool {
 pub(crate) fn shutdown(py: Python<'_>, failure: Option<String>) {
     py.detach(|| {
         let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = SESSION
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let session = end_current();
         if let Some(session) = session {
             if let Some(exception) = failure {
                 session.fail(&exception);

@@ -123,7 +123,7 @@ where
         let thread = thread::Builder::new()
             .name(format!("{name}-accept"))
             .spawn(move || door.accept_all())
-            .map_err(Error::io("starting the thread that accepts connections"))?;
+            .map_err(Error::thread(&format!("{name}-accept")))?;
         Ok(Self {
             listener,
             register,

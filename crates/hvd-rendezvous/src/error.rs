@@ -20,6 +20,16 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// The system starts no more threads.
+    #[error("cannot start the thread `{name}`: {source}{advice}")]
+    Thread {
+        /// What it is called.
+        name: String,
+        /// The system's answer.
+        source: io::Error,
+        /// Which limit to raise, if one is reached.
+        advice: String,
+    },
     /// No source of random bytes.
     #[error("the system gave no random bytes for the job key: {0}")]
     Random(#[from] getrandom::Error),

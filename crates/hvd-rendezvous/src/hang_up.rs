@@ -64,7 +64,7 @@ impl HangUpWatch {
                     tracing::error!(%error, "clients that hang up are not noticed any more");
                 }
             })
-            .map_err(Error::io(doing))?;
+            .map_err(Error::thread("hvd-hang-up"))?;
         Ok(Self {
             shared,
             stop,

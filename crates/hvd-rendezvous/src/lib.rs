@@ -29,6 +29,7 @@ mod protocol;
 mod server;
 pub mod session;
 mod store;
+mod threads;
 mod token;
 
 pub use client::{Client, HangUp};

@@ -134,7 +134,7 @@ fn missing(fixture: &Fixture) -> Vec<Rank> {
     let visit = fixture.client().exchange("e", Rank::new(2), 3, b"", moment);
     match visit {
         Err(Error::MissingRanks { missing, .. }) => missing,
-        other => panic!("{other:?}"),
+        other => unreachable!("{other:?}"),
     }
 }
 

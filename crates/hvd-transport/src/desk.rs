@@ -44,10 +44,12 @@ impl Desk {
                     }
                 })
         });
-        Self {
-            line,
-            thread: thread.and_then(Result::ok),
-        }
+        let thread = thread.and_then(|started| {
+            let refused = StoreError::thread("hvd-desk");
+            let failed = |error| tracing::warn!("`horovodrun debug` gets no answers: {error}");
+            started.map_err(refused).map_err(failed).ok()
+        });
+        Self { line, thread }
     }
 }
 

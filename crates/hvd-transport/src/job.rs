@@ -14,7 +14,7 @@ use hvd_types::Rank;
 
 use crate::mesh::join_until;
 use crate::{
-    Abort, Encryption, Mesh, MeshOptions, Network, Result, TcpOptions, TransportKind, Waker,
+    Abort, Encryption, Error, Mesh, MeshOptions, Network, Result, TcpOptions, TransportKind, Waker,
 };
 
 /// How long the end of a failed rank may be held up by a launcher that does not answer.
@@ -64,6 +64,11 @@ pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
     let mesh = join_until(&options(key, network), &mut store, abort);
     // The abort lives as long as the mesh, and the connection should not.
     store.hang_up.disarm();
+    if let Err(Error::Rendezvous(StoreError::Ended { rank, .. })) = &mesh
+        && let Err(error) = blame::accuse(&mut store, config.placement.rank, *rank)
+    {
+        tracing::info!("cannot tell the launcher that rank {rank} is to blame: {error}");
+    }
     mesh
 }
 

@@ -32,7 +32,7 @@ use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::os::event::{Flag, poll};
-use crate::{Abort, Error, Failure, Result};
+use crate::{Abort, Error, Failure, Result, StoreError};
 
 mod inquiry;
 mod line;
@@ -125,7 +125,7 @@ impl Lifeline {
         let thread = thread::Builder::new()
             .name("hvd-lifeline".to_owned())
             .spawn(move || watcher.run())
-            .map_err(Error::io(doing))?;
+            .map_err(StoreError::thread("hvd-lifeline"))?;
         Ok(Self {
             orders,
             thread: Some(thread),

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hvd_config::{Environment, WorkerConfig};
-use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Server, Store};
+use hvd_rendezvous::{Client, Error as StoreError, JobKey, MemoryStore, Server, Store, blame};
 use hvd_testkit::run_ranks;
 use hvd_transport::testing::options;
 use hvd_transport::{
@@ -72,7 +72,7 @@ fn wait_until_missing(server: &Server, key: &JobKey, expected: &[u32]) {
         match visit.unwrap_err() {
             StoreError::MissingRanks { missing, .. } if missing == expected => return,
             StoreError::MissingRanks { .. } => {}
-            other => panic!("{other}"),
+            other => unreachable!("{other}"),
         }
         assert!(Instant::now() < end, "never missing: {expected:?}");
     }
@@ -115,9 +115,7 @@ struct Tricky {
     tricks: [Trick; 2],
 }
 
-fn nothing(_: &mut Tricky, _: &str) -> StoreResult<()> {
-    Ok(())
-}
+const NOTHING: Trick = |_, _| Ok(());
 
 impl Store for Tricky {
     fn put(&mut self, key: &str, value: &[u8]) -> StoreResult<()> {
@@ -177,7 +175,7 @@ fn mesh_1b_a_rank_that_gives_up_between_the_exchanges_is_waited_for_again() {
                 "init()" => Ok(()),
                 _ => Err(StoreError::Stopped),
             };
-            join_with_tricks(&options, &store, [fail, nothing]).unwrap_err();
+            join_with_tricks(&options, &store, [fail, NOTHING]).unwrap_err();
         }
         join(&options, &mut store.clone()).unwrap();
     });
@@ -197,13 +195,13 @@ fn a_rank_that_gives_up_before_its_lifeline_is_named_by_all_at_once() {
                 }
                 Ok(())
             };
-            join_with_tricks(&options, &store, [nothing, interrupt]).unwrap_err();
+            join_with_tricks(&options, &store, [NOTHING, interrupt]).unwrap_err();
             return;
         }
         match join(&options, &mut store.clone()) {
             Ok(mut mesh) => assert_eq!(wait_for_abort(&mut mesh), interruption()),
             Err(Error::PeerLost(failure)) => assert_eq!(failure, interruption()),
-            Err(other) => panic!("{other}"),
+            Err(other) => unreachable!("{other}"),
         }
     });
     assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
@@ -216,4 +214,19 @@ fn wait_for_abort(mesh: &mut Mesh) -> Failure {
         assert!(Instant::now() < end, "nothing was heard");
     }
     mesh.abort.cause().unwrap().clone()
+}
+
+#[test]
+fn a_rank_that_has_ended_is_blamed_and_not_waited_for() {
+    let key = JobKey::generate().unwrap();
+    let server = Server::start("127.0.0.1:0", &key).unwrap();
+    let waiting = start(config(0, &server, &key), &Abort::new());
+    server.end_rank(QUITTER, "on host `h` exited with code 0");
+    let error = waiting.join().unwrap().unwrap_err().to_string();
+    assert!(
+        error.starts_with("rank 1 on host `h` exited with code 0"),
+        "{error}"
+    );
+    let note = server.get(&blame::key(Rank::new(0))).unwrap();
+    assert_eq!(blame::culprit(&note), Some(QUITTER));
 }

@@ -120,7 +120,8 @@ def _after_fork_in_child() -> None:
 def shutdown() -> None:
     """Leaves the job. Operations that have not ended fail, here and on the other ranks."""
     _core.shutdown()
-    _forget_all()
+    # Handles stay until the next init(): other threads may be about to synchronize them.
+    _forget_place()
 
 
 def _shutdown_at_exit() -> None:
@@ -130,9 +131,13 @@ def _shutdown_at_exit() -> None:
 
 
 def _forget_all() -> None:
+    _forget_place()
+    handles.forget_all()
+
+
+def _forget_place() -> None:
     global _place
     _place = None
-    handles.forget_all()
     sets.forget_all()
 
 

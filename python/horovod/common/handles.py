@@ -84,15 +84,31 @@ def then(handle: int, after: Callable[[Any], Any]) -> int:
     return handle
 
 
+_lost: frozenset[int] = frozenset()
+"""Handles of the engine before that were not synchronized when the next one was started."""
+
+
 def forget_all() -> None:
     """Drops every pending operation; only right when the engine has stopped."""
-    pending.clear()
+    global _lost
+    if pending:
+        _lost = frozenset(pending)
+        pending.clear()
+
+
+def _refuse_lost(handle: int) -> None:
+    if handle in _lost:
+        raise HorovodInternalError(
+            f"horovod has been shut down before handle {handle} was synchronized; "
+            "call hvd.init() again to go on"
+        )
 
 
 def poll(handle: int) -> bool:
     """Whether an operation has ended, so that `synchronize` would not wait."""
     entry = pending.get(handle)
     if entry is None:
+        _refuse_lost(handle)
         raise ValueError(f"handle {handle} is unknown or was synchronized before")
     if type(entry) is not _Pending:
         return _core.poll(handle)
@@ -101,6 +117,8 @@ def poll(handle: int) -> bool:
 
 def synchronize(handle: int) -> Any:
     """Waits for an operation and returns its result; None if the handle is not known.
+
+    An operation that was pending when horovod was shut down raises.
 
     Of a group every member is waited for, whatever becomes of the others, so that nothing of a
     group that failed is in flight any more. An interrupted wait can be taken up again.
@@ -117,6 +135,8 @@ def synchronize(handle: int) -> Any:
             del entry
             raise
         pending.pop(handle, None)
+    else:
+        _refuse_lost(handle)
     return entry
 
 

@@ -32,6 +32,13 @@ pub(super) const COMMUNICATION: Group = Group {
         SHM_DIRECT,
         ENCRYPT,
         setting(
+            name::IGNORE_LAUNCHER,
+            Values::Flag,
+            "0",
+            "1 makes a process that another launcher started (`mpirun`, `srun`, `torchrun`) a job of \
+             its own; otherwise `init()` refuses to train alone.",
+        ),
+        setting(
             name::TIMEOUT,
             Values::PositiveSeconds,
             "30",

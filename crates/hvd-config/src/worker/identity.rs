@@ -38,19 +38,29 @@ impl fmt::Debug for KeySource {
     }
 }
 
-pub(super) fn placement(environment: &Environment) -> Result<Placement> {
-    const VARIABLES: [&str; 6] = [
-        name::RANK,
-        name::SIZE,
-        name::LOCAL_RANK,
-        name::LOCAL_SIZE,
-        name::CROSS_RANK,
-        name::CROSS_SIZE,
-    ];
-    let Some(present) = VARIABLES
+const VARIABLES: [&str; 6] = [
+    name::RANK,
+    name::SIZE,
+    name::LOCAL_RANK,
+    name::LOCAL_SIZE,
+    name::CROSS_RANK,
+    name::CROSS_SIZE,
+];
+
+/// One of the variables that tell a process its place, if any is set.
+fn present(environment: &Environment) -> Option<&'static str> {
+    VARIABLES
         .into_iter()
         .find(|name| environment.text(name).is_some())
-    else {
+}
+
+/// Whether this process is told its place.
+pub(super) fn is_given(environment: &Environment) -> bool {
+    present(environment).is_some()
+}
+
+pub(super) fn placement(environment: &Environment) -> Result<Placement> {
+    let Some(present) = present(environment) else {
         return Ok(Placement::alone());
     };
     let mut numbers = [0_u32; 6];

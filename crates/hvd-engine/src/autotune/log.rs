@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::parameters::{Parameters, float};
+use crate::output_file;
 
 const COLUMNS: [&str; 9] = [
     "hierarchical_allreduce",
@@ -32,7 +33,7 @@ pub(super) struct Log(File);
 impl Log {
     /// Begins a table, over an older one if there is one.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let mut file = File::create(path)?;
+        let mut file = output_file::create(path)?;
         writeln!(file, "{}", COLUMNS.join(","))?;
         Ok(Self(file))
     }

@@ -4,11 +4,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{About, History, Record};
+use crate::output_file;
 
 impl History {
     /// Writes the ring to `horovod-rank-<rank>.txt` in a directory, which is made if need be, and
@@ -16,7 +17,7 @@ impl History {
     pub(crate) fn dump(&self, directory: &Path, about: About<'_>) -> io::Result<PathBuf> {
         fs::create_dir_all(directory)?;
         let path = directory.join(format!("horovod-rank-{}.txt", about.rank));
-        fs::write(&path, self.render(about))?;
+        output_file::create(&path)?.write_all(self.render(about).as_bytes())?;
         Ok(path)
     }
 

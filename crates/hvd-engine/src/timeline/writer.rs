@@ -4,7 +4,6 @@
 //! has come together, so an event is in the file shortly after it happened. It ends when the last
 //! [`Sink`] is gone and the queue is empty, or when the file cannot be written.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,10 +12,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use hvd_transport::StoreError;
+
 use super::clock::Clock;
 use super::event::Event;
 use super::file::{Medium, TraceFile};
 use super::trace::Trace;
+use crate::output_file;
 
 /// Bytes after which the file is written even if more events wait.
 const WRITE_SIZE: usize = 64 << 10;
@@ -80,7 +82,8 @@ impl Writer {
         capacity: usize,
     ) -> io::Result<(Self, Sink)> {
         let started = clock.now();
-        let file = TraceFile::create(File::create(path)?, &Trace::opening(clock.wall()))?;
+        let file = output_file::create_seekable(path)?;
+        let file = TraceFile::create(file, &Trace::opening(clock.wall()))?;
         let (sink, source) = queue(capacity);
         let (ending, ended) = mpsc::channel();
         let own_path = path.to_owned();
@@ -89,7 +92,8 @@ impl Writer {
             .spawn(move || {
                 run(file, source, started, &own_path);
                 drop(ending);
-            })?;
+            })
+            .map_err(|error| io::Error::other(StoreError::thread("hvd-timeline")(error)))?;
         let writer = Self {
             path: path.to_owned(),
             thread,

@@ -7,6 +7,7 @@
 //! `console.rs`, `files.rs`) and leaves no process behind (`reaper.rs`, `tree.rs`). `os.rs` holds
 //! every system call that has no safe wrapper. `doctor.rs` is the driver of `horovodrun doctor`.
 
+mod ancestors;
 mod aside;
 mod console;
 mod course;
@@ -32,6 +33,7 @@ mod tail;
 mod tree;
 mod worker;
 
+pub use ancestors::driver_above;
 pub(crate) use aside::aside;
 pub(crate) use course::{BlamedState, Outcome};
 pub(crate) use crew::{Crew, RankEnd, RankOutput, RankTask};

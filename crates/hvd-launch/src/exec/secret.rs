@@ -23,13 +23,17 @@ impl KeyFile {
         let name = JobKey::generate()?.to_hex();
         let name = format!("horovod-{}-{}", rustix::process::getuid(), &name[..16]);
         let places = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
+        Self::reserve_in(&places.map(|place| place.join(&name)))
+    }
+
+    /// The first of these paths at which a file can be made.
+    fn reserve_in(paths: &[PathBuf]) -> Result<PathBuf> {
         let mut problems = Vec::new();
-        for place in places {
-            let path = place.join(&name);
-            match write_private(&path, b"0") {
+        for path in paths {
+            match write_private(path, b"0") {
                 Ok(()) => {
-                    remove(&path);
-                    return Ok(path);
+                    remove(path);
+                    return Ok(path.clone());
                 }
                 Err(error) => problems.push(format!("`{}`: {error}", path.display())),
             }
@@ -82,6 +86,21 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_place_without_room_is_named() {
+        let paths = ["/dev/full/key", "/nowhere/key"].map(PathBuf::from);
+        let error = KeyFile::reserve_in(&paths).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot keep the job's key in a file: `/dev/full/key`: Not a directory (os error 20); \
+             `/nowhere/key`: No such file or directory (os error 2); make room there, or set TMPDIR to \
+             a directory that you may write to"
+        );
+        // Made, but without room for a byte.
+        let error = write_private(Path::new("/dev/full"), b"0");
+        assert!(error.is_err(), "never somebody else's file");
+    }
 
     #[test]
     fn only_the_owner_may_read_it_and_it_goes_with_the_job() {

@@ -29,7 +29,7 @@ use rustix::process::{
 };
 
 use super::{
-    doctor, driver,
+    ancestors, doctor, driver,
     interrupts::Interrupts,
     os::{self, SignalSet},
     reaper::has_children,
@@ -282,7 +282,7 @@ fn settle(keeper: Pid) -> Result<()> {
     follow(Some(keeper))?;
     set_child_subreaper(Some(getpid())).map_err(system("adopt orphans"))?;
     // `pkill -9 horovodrun` is meant for the keeper. Losing the name would only be a pity.
-    let _ = rustix::thread::set_name(c"hvd-driver");
+    let _ = rustix::thread::set_name(ancestors::DRIVER);
     // A handler of the program we live in, an interpreter perhaps, must not run in this process.
     ENDING
         .into_iter()

@@ -20,7 +20,7 @@ use super::directory::Directory;
 use super::incoming::{Desk, Incoming, News};
 use crate::secure::SecureStream;
 use crate::tcp::{Bundle, Operator};
-use crate::{Error, Lane, Result, Waker};
+use crate::{Lane, Result, StoreError, Waker};
 
 /// How many connections are made at a time. The other ranks do the same, so more would only wait
 /// in line.
@@ -78,7 +78,7 @@ impl Late {
                     desk.tell(News::Dialed(peer, lane, outcome));
                 }
             })
-            .map_err(Error::io("starting a thread that connects to other ranks"))?;
+            .map_err(StoreError::thread("hvd-dial"))?;
         Ok(())
     }
 }

@@ -37,7 +37,9 @@ def hello(chance: random.Random) -> bytes:
 
 
 def send_noise(stream: socket.socket, chance: random.Random) -> None:
-    stream.sendall(chance.randbytes(chance.choice([1, 5, HELLO - 1, HELLO, HELLO + 1, 4096, 200_000])))
+    stream.sendall(
+        chance.randbytes(chance.choice([1, 5, HELLO - 1, HELLO, HELLO + 1, 4096, 200_000]))
+    )
 
 
 def send_half_a_hello(stream: socket.socket, chance: random.Random) -> None:

@@ -61,8 +61,8 @@ def test_ranks_that_do_not_fit_are_refused_with_what_to_type() -> None:
     ended = run(64, "true", soft=64, hard=64)
     assert ended.returncode == 1
     needed = re.search(
-        r"cannot start 64 ranks on this host: at most 64 files may be open, about (\d+) are needed: "
-        r"type `ulimit -n \1`",
+        r"cannot start 64 ranks on this host: at most 64 files may be open, about (\d+) are "
+        r"needed: type `ulimit -n \1`",
         ended.stderr,
     )
     assert needed, ended.stderr
@@ -86,9 +86,7 @@ def test_a_flood_that_uses_up_all_files_does_not_close_the_port(tmp_path: Path) 
         line = job.stdout.readline()
         found = re.search(r"store (\d+)", line)
         assert found, line
-        strangers = [
-            socket.create_connection(("127.0.0.1", int(found[1])), 5) for _ in range(120)
-        ]
+        strangers = [socket.create_connection(("127.0.0.1", int(found[1])), 5) for _ in range(120)]
         go.touch()
         output, errors = job.communicate(timeout=60)
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from frameworks import Framework
+
 from horovod.common import collectives
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.handles import synchronize
@@ -85,7 +86,7 @@ def test_an_object_that_was_changed_on_its_way_is_not_unpickled(
     if hvd.rank() == 0:
         hvd.broadcast_object(Trap(trap), 0, name="changed")
     else:
-        with pytest.raises(HorovodInternalError, match="rank 0 on host .* is not the one that arr"):
+        with pytest.raises(HorovodInternalError, match=r"rank 0 on host .* is not the one that ar"):
             hvd.broadcast_object(None, 0, name="changed")
     assert not trap.exists()
 

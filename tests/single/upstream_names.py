@@ -39,7 +39,6 @@ KERAS_CALLBACKS = """
 """
 KERAS_ELASTIC = """
     KerasState CommitStateCallback UpdateBatchStateCallback UpdateEpochStateCallback run
-    TensorFlowKerasState
 """
 
 COMMON = {

@@ -1,7 +1,7 @@
 """Python objects between ranks: pickled, then moved as bytes, without any framework.
 
-Each one travels with a tag that proves which rank of this job has sent it, and for which call. It is
-checked before anything is unpickled, because unpickling executes what it is given.
+Each one travels with a tag that proves which rank of this job has sent it, and for which call. It
+is checked before anything is unpickled, because unpickling executes what it is given.
 
 The default names do not depend on the object: ranks may hold objects of different types, or None.
 """
@@ -88,8 +88,8 @@ def _room(length: int, scope: str) -> bytearray:
         return bytearray(length)
     except (MemoryError, OverflowError, ValueError):
         raise HorovodInternalError(
-            f"the length of the object for {scope} arrived as {length} bytes; the data connection is "
-            "damaged or changed on its way, or the object is larger than this host's memory"
+            f"the length of the object for {scope} arrived as {length} bytes; the data connection "
+            "is damaged or changed on its way, or the object is larger than this host's memory"
         ) from None
 
 

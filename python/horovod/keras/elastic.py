@@ -43,12 +43,3 @@ class UpdateEpochStateCallback(_impl.UpdateEpochState, keras.callbacks.Callback)
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Makes `func(state, ...)` go on after ranks were lost or hosts have changed."""
     return _impl.run(keras, func)
-
-
-def __getattr__(name: str) -> object:
-    """What upstream has here too, where Keras is that of TensorFlow."""
-    if name == "TensorFlowKerasState":
-        from horovod.tensorflow.elastic import TensorFlowKerasState
-
-        return TensorFlowKerasState
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

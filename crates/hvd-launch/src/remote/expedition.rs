@@ -232,7 +232,7 @@ impl Expedition<'_> {
             driver_port: port,
             command: command.clone(),
             directory: directory.clone(),
-            // What is not encrypted on its way carries nothing that might be secret.
+            // An agent that was started beforehand has the environment that its user gave it.
             environment: match remote.agents {
                 None => passed_on(inherited, Reach::OtherHost).collect(),
                 Some(_) => Vec::new(),

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import garbage
+import traces
 from expectations import (
     CUT_LIMIT,
     DEATH_LIMIT,
@@ -237,6 +238,23 @@ def send_garbage(target: Target, chance: random.Random) -> None:
         raise Violation(f"only {siege.attacks} attacks found a door")
 
 
+def flood(target: Target, chance: random.Random) -> None:
+    """More silent connections at every port than a door holds."""
+    target.await_ready()
+    held = []
+    try:
+        listeners = traces.listeners_of(target.mark)
+        for listener in listeners:
+            held += [garbage.connect(listener) for _ in range(chance.randrange(257, 400))]
+        target.doors |= {listener.inode for listener in listeners}
+        expect_all_done(target)
+    finally:
+        for stream in held:
+            stream.close()
+    if len(listeners) < 2:
+        raise Violation(f"only {len(listeners)} doors were found")
+
+
 def work_in_peace(target: Target, chance: random.Random) -> None:
     pick(target, chance)
     expect_all_done(target)
@@ -263,6 +281,7 @@ KINDS: dict[str, Kind] = {
     "cut-network": Kind(cut_network, SHORT_PATIENCE, OWN_NETWORK, ("tcp",)),
     "cut-connection": Kind(cut_connection, SHORT_PATIENCE),
     "garbage": Kind(send_garbage),
+    "flood": Kind(flood),
     "tiny-shm": Kind(work_in_peace, wrapper=TINY_SHM, transports=("shm",)),
     "full-shm": Kind(work_in_peace, wrapper=FULL_SHM, transports=("shm",)),
 }

@@ -63,7 +63,8 @@ class HookedOptimizer(torch.optim.Optimizer):
         process_set: ProcessSet = global_process_set,
     ) -> None:
         """For programs that derive from this class; `DistributedOptimizer` needs no new object."""
-        super().__init__(params)  # type: ignore[call-arg]
+        plain: Any = super()
+        plain.__init__(params)
         self.distribute(
             parameter_names(self, named_parameters),
             backward_passes_per_step,
@@ -123,7 +124,8 @@ class HookedOptimizer(torch.optim.Optimizer):
             parameter.register_post_accumulate_grad_hook(hook)
             return
         # PyTorch 2.0: a hook on what adds to the gradient, which lives as long as it is kept.
-        accumulator: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+        node: Any = parameter.expand_as(parameter).grad_fn
+        accumulator = node.next_functions[0][0]
         accumulator.register_hook(lambda *_: hook(parameter))
         self._grad_accs.append(accumulator)
 

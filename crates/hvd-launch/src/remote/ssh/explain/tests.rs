@@ -513,7 +513,7 @@ fn a_forgotten_port_is_mentioned_where_another_server_answers() {
                      `-p 12345`";
         assert!(without.ends_with(words), "{without}");
         let with = remedy(&options());
-        assert!(!with.contains("container"), "{with}");
+        assert!(!with.contains("name its port"), "{with}");
     }
 }
 

@@ -238,6 +238,9 @@ def send_garbage(target: Target, chance: random.Random) -> None:
         raise Violation(f"only {siege.attacks} attacks found a door")
 
 
+FLOOD_LIMIT = 20.0
+
+
 def flood(target: Target, chance: random.Random) -> None:
     """More silent connections at every port than a door holds."""
     target.await_ready()
@@ -245,7 +248,9 @@ def flood(target: Target, chance: random.Random) -> None:
     try:
         listeners = traces.listeners_of(target.mark)
         for listener in listeners:
-            held += [garbage.connect(listener) for _ in range(chance.randrange(257, 400))]
+            # Faster than a door accepts, so that some wait in the kernel's line.
+            count = chance.randrange(257, 400)
+            held += [garbage.connect(listener, FLOOD_LIMIT) for _ in range(count)]
         target.doors |= {listener.inode for listener in listeners}
         expect_all_done(target)
     finally:

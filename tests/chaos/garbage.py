@@ -22,11 +22,11 @@ HELLO = 6 + PROOF
 PATIENCE = 1.0
 
 
-def connect(listener: traces.Listener) -> socket.socket:
+def connect(listener: traces.Listener, patience: float = PATIENCE) -> socket.socket:
     if listener.port is not None:
-        return socket.create_connection(("127.0.0.1", listener.port), PATIENCE)
+        return socket.create_connection(("127.0.0.1", listener.port), patience)
     stream = socket.socket(socket.AF_UNIX)
-    stream.settimeout(PATIENCE)
+    stream.settimeout(patience)
     stream.connect(f"\0{listener.name}")
     return stream
 

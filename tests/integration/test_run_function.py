@@ -39,7 +39,7 @@ def test_options_reach_the_launcher(tmp_path: Path) -> None:
         hosts="localhost:2",
         start_timeout=30,
         ssh_port=22,
-        ssh_identity_file="unused",
+        ssh_identity_file=__file__,
         disable_cache=True,
         output_filename=str(tmp_path / "output"),
         use_gloo=True,

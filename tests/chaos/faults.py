@@ -286,7 +286,7 @@ KINDS: dict[str, Kind] = {
     "cut-network": Kind(cut_network, SHORT_PATIENCE, OWN_NETWORK, ("tcp",)),
     "cut-connection": Kind(cut_connection, SHORT_PATIENCE),
     "garbage": Kind(send_garbage),
-    "flood": Kind(flood),
+    "flood": Kind(flood, transports=("tcp",)),
     "tiny-shm": Kind(work_in_peace, wrapper=TINY_SHM, transports=("shm",)),
     "full-shm": Kind(work_in_peace, wrapper=FULL_SHM, transports=("shm",)),
 }

@@ -188,7 +188,8 @@ def interrupt(cluster: Cluster, moment: str) -> int:
     """Presses Ctrl-C when this is shown, and returns the exit status."""
     terminal, stderr = pty.openpty()
     try:
-        command = [str(PROGRAM), "doctor", *HOSTS]
+        # Also where the tests themselves run in the background, which ignores Ctrl-C.
+        command = ["env", "--default-signal=INT", str(PROGRAM), "doctor", *HOSTS]
         process = cluster["hosta"].popen(command, env=environment(), cwd="/", stderr=stderr)
         shown = ""
         while moment not in shown:

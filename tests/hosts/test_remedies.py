@@ -330,9 +330,8 @@ def test_a_key_is_left_where_a_password_is_wanted(
 def test_a_missing_private_key_is_made(cluster: Cluster, password: dict[str, str]) -> None:
     a, _ = cluster
     job = (*ONE_EACH, "-i", "/root/.ssh/missing", *ECHO)
-    words = refused(a, *job)
-    types(a, command(words, "ssh-keygen "))
-    types(a, command(words, "ssh-copy-id "), env=password)
+    types(a, command(refused(a, *job), "ssh-keygen "))
+    types(a, command(refused(a, *job), "ssh-copy-id "), env=password)
     runs(a, *job)
 
 

@@ -226,8 +226,9 @@ fn identity(args: &HostArgs, environment: &Environment) -> Result<Option<PathBuf
     ensure!(
         path.exists() || public.exists() || path.to_string_lossy().contains('%'),
         "there is no file `{}` for `-i`; give the private key that the other hosts accept, e.g. \
-         `-i ~/.ssh/id_ed25519`, or leave `-i` out",
-        file.display()
+         `-i ~/.ssh/id_ed25519`, or leave `-i` out; `ssh-keygen -t ed25519 -N '' -f '{}'` makes one",
+        file.display(),
+        path.display()
     );
     Ok(Some(file.clone()))
 }

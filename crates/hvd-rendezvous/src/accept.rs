@@ -18,7 +18,7 @@ mod listener;
 mod refusals;
 mod register;
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -172,7 +172,9 @@ where
             match accepted {
                 Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) if listener::is_passing(&error) => {}
-                Err(error) if is_shortage(&error) => self.endure(&error),
+                Err(error) if is_shortage(&error) => {
+                    self.endure(&Error::io("accepting")(error));
+                }
                 Err(error) => {
                     tracing::error!(%error, "{} accepts no more connections", self.name);
                     return;
@@ -182,7 +184,7 @@ where
     }
 
     /// `DOOR-5`: makes room and waits until there may be some.
-    fn endure(&self, error: &io::Error) {
+    fn endure(&self, error: &Error) {
         self.refusals.shortage(error);
         self.register.drop_oldest();
         self.register.await_end(SHORTAGE);
@@ -201,7 +203,7 @@ where
             Ok((Connection::new(number, stream), thread))
         });
         if let Err(error) = started {
-            self.endure(&error);
+            self.endure(&Error::thread(self.name)(error));
         }
     }
 

@@ -65,12 +65,11 @@ impl Refusals {
     }
 
     /// A connection could not be accepted.
-    pub(super) fn shortage(&self, error: &io::Error) {
+    pub(super) fn shortage(&self, error: &Error) {
         if let Some(number) = note(&self.shortages, error.to_string()) {
-            let limit = crate::limits::describe();
             tracing::warn!(
-                "{}: {number} times a connection could not be accepted ({error}); connections \
-                 that have not proved the job's key are dropped to make room; {limit}",
+                "{}: {number} times a connection could not be accepted, and others that have not \
+                 proved the job's key were dropped to make room: {error}",
                 self.name
             );
         }

@@ -1,5 +1,6 @@
 //! A door that runs out of files, and one that passes connections on.
 
+use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;

@@ -89,3 +89,19 @@ def test_a_user_without_an_account_gets_one(containers: Containers) -> None:
     line = command(words, "useradd ")
     containers.engine.run("exec", "--user", "0", master.name, "bash", "-c", line)
     assert "takes none of your keys for user `horovod`" in refused(master, job)
+
+
+def test_unpublished_ports_are_told_from_a_firewall(containers: Containers) -> None:
+    """A container of another machine, reached at a port of that machine and only there."""
+    engine, other = containers.engine, f"{containers.prefix}-other"
+    engine.run("network", "create", other)
+    apart = ("--network", other, "--hostname", "node8", "--publish", str(PORT))
+    worker = containers.worker("node8", options=apart)
+    master = containers.master("node7")
+    form = "{{(index .IPAM.Config 0).Gateway}}"
+    machine = engine.run("network", "inspect", "--format", form, containers.prefix).stdout.strip()
+    port = engine.run("port", worker.name, str(PORT)).stdout.split()[0].rpartition(":")[2]
+    words = refused(master, f"horovodrun -np 2 -H node7:1,{machine}:1 -p {port} true")
+    told = words.partition(f"nobody reaches `{machine}`: ")[2]
+    assert told.startswith(f"it is a container behind published ports, reached at {machine}"), words
+    assert f"--advertise {machine}={machine}`" in told and "ufw" not in told, words

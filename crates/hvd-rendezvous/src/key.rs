@@ -2,12 +2,11 @@
 //! Owns the text form in which it reaches workers; never shows it in a log or an error.
 
 use std::fmt;
-
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use ring::hmac;
 
 use crate::{Error, Result};
 
@@ -85,14 +84,13 @@ impl JobKey {
 }
 
 fn hash(key: &[u8; JobKey::LENGTH], label: &[u8], text: &[u8]) -> [u8; JobKey::LENGTH] {
-    // Padded with zeros to the hash's block, as it would be by definition.
-    let mut block = [0; 64];
-    block[..JobKey::LENGTH].copy_from_slice(key);
-    let mut mac = Hmac::<Sha256>::new(&block.into());
-    mac.update(label);
-    mac.update(&[0]);
-    mac.update(text);
-    mac.finalize().into_bytes().into()
+    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
+    context.update(label);
+    context.update(&[0]);
+    context.update(text);
+    let mut made = [0; JobKey::LENGTH];
+    made.copy_from_slice(context.sign().as_ref());
+    made
 }
 
 impl fmt::Debug for JobKey {

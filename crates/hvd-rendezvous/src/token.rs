@@ -11,7 +11,7 @@
 
 use std::{fmt, str::FromStr};
 
-use sha2::{Digest, Sha256};
+use ring::digest;
 
 use crate::{JobKey, Result};
 
@@ -98,11 +98,11 @@ impl fmt::Debug for AgentToken {
 }
 
 fn checksum(secret: &[u8; SECRET]) -> [u8; CHECKSUM] {
-    let hash = Sha256::new()
-        .chain_update(b"hvd agent token checksum")
-        .chain_update(secret)
-        .finalize();
-    std::array::from_fn(|index| hash[index])
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(b"hvd agent token checksum");
+    context.update(secret);
+    let hash = context.finish();
+    std::array::from_fn(|index| hash.as_ref()[index])
 }
 
 /// Base 32 of a number of bytes that 5 divides.

@@ -8,9 +8,9 @@ use std::{
     path::Path,
 };
 
+use ring::digest::{SHA256, digest};
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::{Question, imports::module_file};
 
@@ -225,7 +225,7 @@ fn hash(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(HASHED).read_to_end(&mut bytes)?;
     let mut digits = String::with_capacity(64);
-    for byte in Sha256::digest(&bytes) {
+    for byte in digest(&SHA256, &bytes).as_ref() {
         // Writing to a string cannot fail.
         let _ = write!(digits, "{byte:02x}");
     }

@@ -380,3 +380,26 @@ def test_numbers_that_fit_are_told(cluster: Cluster) -> None:
     most = re.search(r"lower `-np` to (\d+)", words)
     assert most, words
     runs(a, "-np", most[1], "-H", "hosta:1,hostb:1", *ECHO)
+
+
+# Firewalls.
+
+
+@pytest.fixture
+def walled(cluster: Cluster) -> Iterator[Host]:
+    """The second host behind ufw, which lets ssh in and nothing else."""
+    _, b = cluster
+    try:
+        types(b, "ufw --force reset && ufw default deny incoming && ufw allow 12345/tcp")
+        types(b, "ufw --force enable")
+        yield b
+    finally:
+        types(b, "ufw --force disable && ufw --force reset")
+
+
+def test_ports_are_let_through_a_firewall(cluster: Cluster, walled: Host) -> None:
+    a, _ = cluster
+    words = refused(a, *ONE_EACH, *ECHO)
+    types(walled, command(words, "ufw allow "))
+    ports = command(words, "--port-range ").split()
+    runs(a, *ONE_EACH, *ports, *ECHO)

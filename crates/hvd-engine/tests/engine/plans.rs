@@ -387,7 +387,7 @@ fn whatever_comes_between_is_right_over_shared_memory() {
 
 #[test]
 fn whatever_comes_between_is_right_over_tcp() {
-    play_scripts(Jobs::over(Wire::Tcp), 20);
+    play_scripts(Jobs::over(Wire::Tcp), 30);
     play_scripts(Jobs::over(Wire::Encrypted), 20);
 }
 

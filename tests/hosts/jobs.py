@@ -160,8 +160,13 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def named(host: Host, command: str) -> list[Process]:
-    """The host's processes with exactly this command line."""
-    return [one for one in host.processes() if one.command == command]
+    """The host's processes with exactly this command line, once there is one: a shell may still
+    be about to become it."""
+    end = time.monotonic() + SPEC
+    while not (found := [one for one in host.processes() if one.command == command]):
+        assert time.monotonic() < end, f"no `{command}` on {host.name}"
+        time.sleep(0.01)
+    return found
 
 
 def kill(*pids: int) -> None:

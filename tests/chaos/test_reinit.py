@@ -23,7 +23,7 @@ import horovod.numpy as hvd
 def count(process, what):
     return len(os.listdir(f"/proc/{process}/{what}"))
 
-# Rank 0's desk, which waits for questions in the store, is what once stayed behind.
+# Rank 0's debug responder, which waits for queries in the store, once stayed behind.
 driver, rounds = os.getppid(), int(sys.argv[1])
 quarter, began = rounds // 4, time.perf_counter()
 for step in range(1, rounds + 1):

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use hvd_transport::{Failure, Inquiry, Transport, Wake, Waker};
+use hvd_transport::{Failure, StatusQuery, Transport, Wake, Waker};
 use hvd_types::{ProcessSetId, Rank};
 use hvd_wire::{Note, Operation, Ready, Response, SetVerdict, Verdict};
 
@@ -145,8 +145,8 @@ impl Cycle {
     }
 
     /// Has the ranks that are missed asked how they stand.
-    pub(crate) fn with_inquiry(self, inquiry: Option<Inquiry>) -> Self {
-        let inquest = Inquest::new(inquiry, self.transport.waker());
+    pub(crate) fn with_status_query(self, status_query: Option<StatusQuery>) -> Self {
+        let inquest = Inquest::new(status_query, self.transport.waker());
         Self { inquest, ..self }
     }
 

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hvd_collectives::Tuning;
-use hvd_transport::{ConnectionCount, Failure, Inquiry, StoreError, Transport};
+use hvd_transport::{ConnectionCount, Failure, StatusQuery, StoreError, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 use hvd_wire::{Request, SetChange};
 
@@ -73,7 +73,7 @@ pub struct EngineOptions {
     /// The search for faster parameters than the above, if there is to be one. Rank 0's counts.
     pub autotune: Option<AutotuneOptions>,
     /// How rank 0 asks the ranks that are missed how they stand.
-    pub inquiry: Option<Inquiry>,
+    pub status_query: Option<StatusQuery>,
 }
 
 impl Default for EngineOptions {
@@ -94,7 +94,7 @@ impl Default for EngineOptions {
             core: None,
             dump_directory: None,
             autotune: None,
-            inquiry: None,
+            status_query: None,
         }
     }
 }
@@ -154,13 +154,17 @@ impl Engine {
         let registry = Arc::clone(&process_sets);
         let to_cycle = Arc::clone(&queue);
         let observer = Observer::new(timeline.clone(), options.dump_directory.clone());
-        let (hierarchy, core, inquiry) = (options.hierarchy, options.core, options.inquiry.clone());
+        let (hierarchy, core, status_query) = (
+            options.hierarchy,
+            options.core,
+            options.status_query.clone(),
+        );
         let flight_log = observer.flight_log();
         let connections = transport.connections();
         let cycle = Cycle::new(
             transport, to_cycle, voice, registry, hosts, hierarchy, observer,
         )
-        .with_inquiry(inquiry)
+        .with_status_query(status_query)
         .with_direct_reads(options.direct_reads);
         let cycle = if options.measure_network {
             cycle.with_measured_network()

@@ -52,7 +52,7 @@ pub use execute::direct::DirectReads;
 pub use execute::team::Hierarchy;
 pub use fusion::plan::GroupFusion;
 pub use handle::{Completion, Handle, LastHandles, Outcome, Progress};
-pub use hvd_wire::{SetChange, testimony};
+pub use hvd_wire::{SetChange, snapshot};
 pub use negotiate::coordinator::JoinAverage;
 pub use neighbours::Neighbours;
 pub use process_set::ProcessSets;

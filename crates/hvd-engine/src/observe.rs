@@ -11,7 +11,7 @@ use hvd_wire::{Operation, Response};
 use crate::execute::Task;
 use crate::local_set::LocalSet;
 use crate::queue::Entry;
-use crate::recorder::{About, Event, FlightLog, OperationNumber, Recorder, State};
+use crate::recorder::{About, Event, FlightLog, OperationNumber, OperationState, Recorder};
 use crate::timeline::Timeline;
 
 /// Notes of one engine thread.
@@ -48,7 +48,8 @@ impl Observer {
             process_set: entry.process_set,
         };
         let number = self.recorder.record(&event, entry.submitted);
-        self.recorder.advance(number, State::Negotiating, now);
+        self.recorder
+            .advance(number, OperationState::Negotiating, now);
         entry.number = Some(number);
     }
 
@@ -75,7 +76,8 @@ impl Observer {
         for Task { plan, entry } in tasks {
             let number = entry.as_ref().and_then(|entry| entry.number);
             if let Some(number) = number {
-                self.recorder.advance(number, State::Executing, now);
+                self.recorder
+                    .advance(number, OperationState::Executing, now);
             }
             self.timeline.operation_start(&plan.name, operation.kind);
             let plan = Arc::clone(plan);
@@ -87,7 +89,11 @@ impl Observer {
     /// An operation has ended.
     pub(crate) fn ended(&mut self, operation: &Operation, noted: Vec<Noted>, success: bool) {
         let (state, now) = (
-            if success { State::Done } else { State::Failed },
+            if success {
+                OperationState::Done
+            } else {
+                OperationState::Failed
+            },
             Instant::now(),
         );
         for Noted { plan, number } in noted {
@@ -102,7 +108,8 @@ impl Observer {
     /// The ranks did not agree on a tensor.
     pub(crate) fn refused(&mut self, entry: &Entry) {
         if let Some(number) = entry.number {
-            self.recorder.advance(number, State::Failed, Instant::now());
+            self.recorder
+                .advance(number, OperationState::Failed, Instant::now());
         }
         self.timeline.operation_refused(&entry.request.name);
     }

@@ -10,6 +10,7 @@
 
 mod autotune;
 mod collectives;
+mod debug_endpoint;
 mod error;
 mod fork;
 mod groups;
@@ -23,7 +24,6 @@ mod session;
 mod stack;
 mod tensor;
 mod tensorflow;
-mod witness;
 
 /// The extension module.
 #[pyo3::pymodule]

@@ -13,16 +13,17 @@ use hvd_engine::{
     LastHandles, StallOptions,
 };
 use hvd_transport::{
-    Abort, Attempt, Failure, Inquiry, Lifeline, Membership, Mesh, ObjectSeal, StoreError, Transport,
+    Abort, Attempt, Failure, Lifeline, Membership, Mesh, ObjectSeal, StatusQuery, StoreError,
+    Transport,
 };
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
 
 use crate::autotune;
+use crate::debug_endpoint::DebugEndpoint;
 use crate::error::{Error, Result};
 use crate::fork::close_inherited;
 use crate::handles::SIGNAL_CHECK;
-use crate::witness::Ear;
 use crate::{logging, stack};
 
 /// An initialized horovod.
@@ -164,7 +165,7 @@ fn core_for(config: &WorkerConfig) -> Result<Option<Core>> {
 
 fn engine_options(
     config: &WorkerConfig,
-    inquiry: Inquiry,
+    status_query: StatusQuery,
     core: Option<Core>,
     homogeneous: bool,
 ) -> EngineOptions {
@@ -199,7 +200,7 @@ fn engine_options(
         core,
         dump_directory: config.dump_dir.clone(),
         autotune: autotune::options(config),
-        inquiry: Some(inquiry),
+        status_query: Some(status_query),
         hierarchy: hierarchy(config, homogeneous),
         join_average: match config.join_average {
             hvd_config::JoinAverage::AllRanks => JoinAverage::AllRanks,
@@ -223,10 +224,10 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
     let membership = Membership::new(&config.placement, lifeline);
     let sockets = membership.lifeline().map_or(&[][..], Lifeline::descriptors);
     let lifeline_sockets = Arc::new(Mutex::new(sockets.to_vec()));
-    let ear = Ear::open(config, membership.lifeline(), &hosts);
+    let endpoint = DebugEndpoint::open(config, membership.lifeline(), &hosts);
     let homogeneous = is_balanced(&hosts);
-    let options = engine_options(config, ear.inquiry.clone(), core, homogeneous);
-    let desk = ear.desk;
+    let options = engine_options(config, endpoint.status_query.clone(), core, homogeneous);
+    let responder = endpoint.responder;
     // Also here, for an engine that cannot be started.
     let membership = Arc::new(Mutex::new(Some(membership)));
     let (theirs, sockets) = (Arc::clone(&membership), Arc::clone(&lifeline_sockets));
@@ -235,7 +236,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
         if let Some(membership) = take(&theirs) {
             leave(&accuser, end, transport, membership, &sockets);
         }
-        drop(desk);
+        drop(responder);
     };
     let ranks_hosts = hosts.clone();
     let engine = Engine::start(transport, hosts, &options, farewell).inspect_err(|error| {
@@ -244,7 +245,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
         }
     })?;
     // Nobody else sets it.
-    let _ = ear.log.set(engine.flight_log());
+    let _ = endpoint.log.set(engine.flight_log());
     Ok(Session {
         engine,
         placement: config.placement.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hvd_config::{EncryptionChoice, KeySource, Rendezvous, TransportChoice, WorkerConfig};
 use hvd_rendezvous::{
     Client, Error as StoreError, HangUp, JobKey, MemoryStore, Result as StoreResult, Store, blame,
-    inquiry,
+    status_query,
 };
 use hvd_types::Rank;
 
@@ -52,7 +52,7 @@ pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
         return join_until(&options(key, loopback), &mut MemoryStore::new(), abort);
     };
     let (key, mut store) = open(rendezvous, config.timeout)?;
-    inquiry::arrive(&mut store, config.placement.rank)?;
+    status_query::arrive(&mut store, config.placement.rank)?;
     // Whatever ended the last time was no reason to end the job.
     blame::withdraw(&mut store, config.placement.rank)?;
     let network = match &config.host_addresses {

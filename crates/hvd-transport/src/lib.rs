@@ -13,7 +13,7 @@
 
 mod abort;
 mod attempt;
-mod desk;
+mod debug_responder;
 mod error;
 mod job;
 mod lifeline;
@@ -31,12 +31,12 @@ mod transport;
 
 pub use abort::{Abort, Failure, Waker};
 pub use attempt::Attempt;
-pub use desk::Desk;
+pub use debug_responder::DebugResponder;
 pub use error::{Error, Result};
 pub use hvd_rendezvous::objects::ObjectSeal;
 pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use job::{accuse, connect, open_store};
-pub use lifeline::{Inquiry, LONGEST_ANSWER, Lifeline, Witness};
+pub use lifeline::{Lifeline, MAX_ANSWER_BYTES, SnapshotSource, StatusQuery};
 pub use membership::Membership;
 pub use mesh::{
     Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, join, join_until,

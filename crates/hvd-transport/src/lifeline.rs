@@ -18,7 +18,7 @@
 //!   Both ends of a line therefore give a sign of life a few times within the limit of silence,
 //!   from this thread, which never waits for anybody; whoever is silent for longer has failed.
 //! - `LIFE-4` between signs of life the thread sleeps in `poll`.
-//! - `LIFE-5` a question is answered by this thread, whatever the others do; see [`Inquiry`].
+//! - `LIFE-5` a question is answered by this thread, whatever the others do; see [`StatusQuery`].
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -34,15 +34,15 @@ use rustix::event::{PollFd, PollFlags};
 use crate::os::event::{Flag, poll};
 use crate::{Abort, Error, Failure, Result, StoreError};
 
-mod inquiry;
 mod line;
 mod message;
+mod status_query;
 
-pub use inquiry::{Inquiry, LONGEST_ANSWER, Witness};
 pub(crate) use line::Line;
+pub use status_query::{MAX_ANSWER_BYTES, SnapshotSource, StatusQuery};
 
-use inquiry::Reply;
 use message::Message;
+use status_query::Reply;
 
 /// How long a goodbye may take that waits behind an answer.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ struct Orders {
     flag: Flag,
     queue: Mutex<VecDeque<Order>>,
     /// Who answers questions, once there is somebody.
-    witness: OnceLock<Witness>,
+    source: OnceLock<SnapshotSource>,
 }
 
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Lifeline {
         let orders = Arc::new(Orders {
             flag,
             queue: Mutex::default(),
-            witness: OnceLock::new(),
+            source: OnceLock::new(),
         });
         let mut watcher = Watcher {
             lines,
@@ -237,11 +237,11 @@ impl Watcher {
 
     /// Answers the peer of a line (`LIFE-5`).
     fn answer(&mut self, index: usize, number: u32) {
-        let Some(witness) = self.orders.witness.get() else {
+        let Some(source) = self.orders.source.get() else {
             return;
         };
-        // A witness that panics must not take the lifelines, and so the job, with it.
-        let said = catch_unwind(AssertUnwindSafe(|| witness.tell())).unwrap_or_default();
+        // A source that panics must not take the lifelines, and so the job, with it.
+        let said = catch_unwind(AssertUnwindSafe(|| source.take())).unwrap_or_default();
         self.lines[index].send(&Message::Answer { number, said });
     }
 

@@ -1,7 +1,7 @@
 //! The negotiation's messages as bytes: [`Ready`] from a rank to the coordinator, [`Gathered`] from
 //! many ranks by way of one, [`Verdict`] from the coordinator to every rank, [`Note`] between ranks
-//! that need no negotiation, and the [`frame`]s that carry them; and what a rank tells
-//! about itself when it is asked ([`testimony`]).
+//! that need no negotiation, and the [`frame`]s that carry them; and the [`snapshot`] of a rank for
+//! diagnosis.
 //!
 //! Numbers are little-endian; texts and lists are preceded by a 32-bit count, checked against the
 //! bytes that are really there before anything is allocated. Both ends run the same version of
@@ -17,7 +17,7 @@ mod error;
 pub mod frame;
 mod gathered;
 mod message;
-pub mod testimony;
+pub mod snapshot;
 
 pub use error::{Error, Result};
 pub use gathered::{Gathered, Part, SharedRequest};

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use hvd_launch::debug::{
     Answer, Standing,
-    testimony::{Frame, Note, Origin, Testimony, Thread},
+    snapshot::{OperationStatus, Origin, RankSnapshot, StackFrame, ThreadStack},
 };
 
 use super::table;
@@ -18,7 +18,7 @@ pub(super) fn document(answer: &Answer) -> String {
         ("driver", description.driver.to_string()),
         ("age", seconds(description.age)),
         ("command", text(&description.command)),
-        ("answered", (!answer.statements.is_empty()).to_string()),
+        ("answered", (!answer.reports.is_empty()).to_string()),
         ("ranks", array(ranks)),
     ];
     object(&fields) + "\n"
@@ -26,10 +26,10 @@ pub(super) fn document(answer: &Answer) -> String {
 
 fn member(answer: &Answer, rank: usize) -> String {
     let member = &answer.description.members[rank];
-    let heard = answer.statements.iter().find(|it| it.rank.index() == rank);
-    let testimony = heard.and_then(|statement| statement.testimony.as_ref());
-    let state = match (testimony, answer.standings.get(rank)) {
-        (Some(testimony), _) => table::activity(testimony),
+    let heard = answer.reports.iter().find(|it| it.rank.index() == rank);
+    let snapshot = heard.and_then(|report| report.snapshot.as_ref());
+    let state = match (snapshot, answer.standings.get(rank)) {
+        (Some(snapshot), _) => table::activity(snapshot),
         (None, Some(Standing::Ended)) => "ended",
         (None, Some(Standing::Absent)) => "not initialized",
         (None, Some(Standing::Present)) if answer.standings.contains(&Standing::Absent) => {
@@ -43,43 +43,46 @@ fn member(answer: &Answer, rank: usize) -> String {
         ("pid", member.pid.to_string()),
         ("state", text(state)),
     ];
-    if let Some(testimony) = testimony {
-        fields.extend(details(testimony));
+    if let Some(snapshot) = snapshot {
+        fields.extend(details(snapshot));
     }
     object(&fields)
 }
 
-fn details(testimony: &Testimony) -> [(&'static str, String); 5] {
+fn details(snapshot: &RankSnapshot) -> [(&'static str, String); 5] {
     let optional = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
-    let position = testimony.position();
+    let position = snapshot.position();
     [
-        ("current", optional(table::current(testimony).map(note))),
+        ("current", optional(table::current(snapshot).map(operation))),
         ("python", optional(position.map(|it| frame(it.here)))),
-        ("operations", array(testimony.operations.iter().map(note))),
-        ("threads", array(testimony.threads.iter().map(thread))),
-        ("unknown", text(&testimony.unknown)),
+        (
+            "operations",
+            array(snapshot.operations.iter().map(operation)),
+        ),
+        ("threads", array(snapshot.threads.iter().map(thread))),
+        ("unknown", text(&snapshot.unknown)),
     ]
 }
 
-fn note(note: &Note) -> String {
+fn operation(operation: &OperationStatus) -> String {
     object(&[
-        ("tensor", text(&note.name)),
-        ("operation", text(note.kind.name())),
-        ("state", text(note.state.name())),
-        ("process_set", note.process_set.number().to_string()),
-        ("submitted", seconds(note.submitted())),
-        ("since", seconds(note.since())),
+        ("tensor", text(&operation.name)),
+        ("operation", text(operation.kind.name())),
+        ("state", text(operation.state.name())),
+        ("process_set", operation.process_set.number().to_string()),
+        ("submitted", seconds(operation.submitted())),
+        ("since", seconds(operation.since())),
     ])
 }
 
-fn thread(thread: &Thread) -> String {
+fn thread(thread: &ThreadStack) -> String {
     object(&[
         ("name", text(&thread.name)),
         ("frames", array(thread.frames.iter().map(frame))),
     ])
 }
 
-fn frame(frame: &Frame) -> String {
+fn frame(frame: &StackFrame) -> String {
     let origin = match frame.origin {
         Origin::Program => "program",
         Origin::Library => "library",

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use hvd_launch::debug::{
     Answer, Description, Standing,
-    testimony::{Note, State, Testimony},
+    snapshot::{OperationState, OperationStatus, RankSnapshot},
 };
 
 /// A line of the table. What may be of any length stands last.
@@ -56,32 +56,32 @@ pub(super) fn brief(answer: &Answer) -> String {
 /// The table, then each rank's last operations and stacks.
 pub(super) fn in_full(answer: &Answer) -> String {
     let mut text = brief(answer);
-    for statement in &answer.statements {
-        let Some(testimony) = &statement.testimony else {
+    for report in &answer.reports {
+        let Some(snapshot) = &report.snapshot else {
             continue;
         };
-        let (rank, host) = (statement.rank, &statement.host);
+        let (rank, host) = (report.rank, &report.host);
         let _ = writeln!(text, "\nrank {rank} on {host}, its last operations:");
-        for note in &testimony.operations {
-            let (state, kind) = (note.state.name(), note.kind.name());
-            let ago = seconds(note.since());
-            let name = one_line(&note.name);
+        for operation in &snapshot.operations {
+            let (state, kind) = (operation.state.name(), operation.kind.name());
+            let ago = seconds(operation.since());
+            let name = one_line(&operation.name);
             let _ = writeln!(text, "  {ago:>9} ago  {state:11}  {kind:13}  {name}");
         }
-        stacks(&mut text, testimony);
+        stacks(&mut text, snapshot);
     }
     text
 }
 
-fn stacks(text: &mut String, testimony: &Testimony) {
-    if testimony.threads.is_empty() {
+fn stacks(text: &mut String, snapshot: &RankSnapshot) {
+    if snapshot.threads.is_empty() {
         let _ = writeln!(
             text,
             "  where Python stands is unknown: {}",
-            testimony.unknown
+            snapshot.unknown
         );
     }
-    for thread in &testimony.threads {
+    for thread in &snapshot.threads {
         let _ = writeln!(text, "  {}, innermost call first:", one_line(&thread.name));
         for frame in &thread.frames {
             let (file, line) = (one_line(&frame.file), frame.line);
@@ -107,7 +107,7 @@ fn heading(description: &Description) -> String {
 /// What the table leaves open.
 fn remark(answer: &Answer) -> String {
     let waiting = answer.standings.contains(&Standing::Absent);
-    if !answer.statements.is_empty() || waiting || answer.standings.is_empty() {
+    if !answer.reports.is_empty() || waiting || answer.standings.is_empty() {
         return String::new();
     }
     if answer.standings[0] == Standing::Ended {
@@ -120,10 +120,10 @@ fn remark(answer: &Answer) -> String {
 
 fn row(answer: &Answer, rank: usize) -> Row {
     let member = &answer.description.members[rank];
-    let heard = answer.statements.iter().find(|it| it.rank.index() == rank);
-    let testimony = heard.and_then(|statement| statement.testimony.as_ref());
-    let [state, operation, since, tensor, python] = match testimony {
-        Some(testimony) => cells(testimony),
+    let heard = answer.reports.iter().find(|it| it.rank.index() == rank);
+    let snapshot = heard.and_then(|report| report.snapshot.as_ref());
+    let [state, operation, since, tensor, python] = match snapshot {
+        Some(snapshot) => cells(snapshot),
         None => [state_unheard(answer, rank), dash(), dash(), dash(), dash()],
     };
     let (host, pid) = (member.host.clone(), member.pid.to_string());
@@ -156,11 +156,11 @@ fn state_unheard(answer: &Answer, rank: usize) -> String {
 }
 
 /// What a rank is doing, in one word.
-pub(super) fn activity(testimony: &Testimony) -> &'static str {
-    let is_running = |note: &Note| note.state == State::Executing;
-    if testimony.pending().any(is_running) {
+pub(super) fn activity(snapshot: &RankSnapshot) -> &'static str {
+    let is_running = |operation: &OperationStatus| operation.state == OperationState::Executing;
+    if snapshot.pending().any(is_running) {
         "running"
-    } else if testimony.pending().next().is_some() {
+    } else if snapshot.pending().next().is_some() {
         "waiting"
     } else {
         "idle"
@@ -168,36 +168,36 @@ pub(super) fn activity(testimony: &Testimony) -> &'static str {
 }
 
 /// The operation that says most: the one under way for longest, else the last one.
-pub(super) fn current(testimony: &Testimony) -> Option<&Note> {
-    let mut pending = testimony.pending();
-    let running = testimony
+pub(super) fn current(snapshot: &RankSnapshot) -> Option<&OperationStatus> {
+    let mut pending = snapshot.pending();
+    let running = snapshot
         .pending()
-        .find(|note| note.state == State::Executing);
+        .find(|operation| operation.state == OperationState::Executing);
     running
         .or_else(|| pending.next())
-        .or_else(|| testimony.last_ended())
+        .or_else(|| snapshot.last_ended())
 }
 
-fn cells(testimony: &Testimony) -> [String; 5] {
-    let state = activity(testimony).to_owned();
-    let python = match testimony.position() {
+fn cells(snapshot: &RankSnapshot) -> [String; 5] {
+    let state = activity(snapshot).to_owned();
+    let python = match snapshot.position() {
         Some(position) => one_line(&position.to_string()),
-        None => format!("unknown: {}", testimony.unknown),
+        None => format!("unknown: {}", snapshot.unknown),
     };
-    let Some(note) = current(testimony) else {
+    let Some(operation) = current(snapshot) else {
         return [state, "none yet".to_owned(), dash(), dash(), python];
     };
-    let operation = match note.state {
-        State::Done => format!("last {}", note.kind),
-        State::Failed => format!("failed {}", note.kind),
-        _ => note.kind.to_string(),
+    let kind = match operation.state {
+        OperationState::Done => format!("last {}", operation.kind),
+        OperationState::Failed => format!("failed {}", operation.kind),
+        _ => operation.kind.to_string(),
     };
-    let since = if note.state.is_over() {
-        format!("{} ago", seconds(note.since()))
+    let since = if operation.state.is_over() {
+        format!("{} ago", seconds(operation.since()))
     } else {
-        seconds(note.submitted())
+        seconds(operation.submitted())
     };
-    [state, operation, since, one_line(&note.name), python]
+    [state, kind, since, one_line(&operation.name), python]
 }
 
 fn seconds(time: Duration) -> String {

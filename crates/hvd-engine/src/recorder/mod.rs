@@ -22,7 +22,7 @@ use std::sync::{Arc, atomic};
 use std::time::{Duration, Instant, SystemTime};
 
 use hvd_types::{DType, OpKind, ProcessSetId, Rank};
-pub(crate) use hvd_wire::testimony::State;
+pub(crate) use hvd_wire::snapshot::OperationState;
 
 pub use self::log::FlightLog;
 use self::slot::Slot;
@@ -57,7 +57,7 @@ pub(crate) struct Record {
     /// How many dimensions there were.
     pub(crate) dimension_count: usize,
     pub(crate) process_set: ProcessSetId,
-    pub(crate) state: State,
+    pub(crate) state: OperationState,
     /// When it was submitted, announced, begun and ended, after the start of the recorder.
     pub(crate) times: [Option<Duration>; 4],
 }
@@ -124,7 +124,12 @@ impl Recorder {
     }
 
     /// Notes that an operation reached another state. Without effect if it has left the ring.
-    pub(crate) fn advance(&mut self, number: OperationNumber, state: State, when: Instant) {
+    pub(crate) fn advance(
+        &mut self,
+        number: OperationNumber,
+        state: OperationState,
+        when: Instant,
+    ) {
         let since_start = self.history.since_start(when);
         self.history
             .slot(number)

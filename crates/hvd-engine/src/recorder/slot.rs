@@ -19,7 +19,7 @@ use std::time::Duration;
 use hvd_types::{DType, OpKind, ProcessSetId};
 
 use super::version_lock::VersionLock;
-use super::{Event, OperationNumber, Record, State};
+use super::{Event, OperationNumber, OperationState, Record};
 
 const NUMBER: usize = 0;
 const FACTS: usize = 1;
@@ -64,7 +64,7 @@ impl Slot {
     }
 
     /// Moves the record on, if it still is about that operation. Only the one writer may call this.
-    pub(super) fn advance(&self, number: OperationNumber, state: State, when: Duration) {
+    pub(super) fn advance(&self, number: OperationNumber, state: OperationState, when: Duration) {
         if self.words.get(NUMBER) != number.0 || !self.words.is_used() {
             return;
         }
@@ -103,7 +103,7 @@ fn facts(event: &Event<'_>) -> u64 {
     let count = event.dimensions.len().min(0xff) as u64;
     event.kind as u64
         | (event.dtype as u64) << 8
-        | (State::Submitted as u64) << 16
+        | (OperationState::Submitted as u64) << 16
         | count << 24
         | u64::from(event.process_set.number()) << 32
 }
@@ -132,7 +132,7 @@ fn decode(words: &[u64; WORDS]) -> Option<Record> {
         dimensions: dimensions.to_vec(),
         dimension_count,
         process_set: ProcessSetId::new(u32::from_le_bytes(set)),
-        state: State::ALL.get(usize::from(state)).copied()?,
+        state: OperationState::ALL.get(usize::from(state)).copied()?,
         times,
     })
 }

@@ -32,9 +32,9 @@ fn an_operation_is_followed_through_its_states() {
         ..event("grad")
     };
     let number = recorder.record(&event, at(0));
-    recorder.advance(number, State::Negotiating, at(10));
-    recorder.advance(number, State::Executing, at(20));
-    recorder.advance(number, State::Failed, at(30));
+    recorder.advance(number, OperationState::Negotiating, at(10));
+    recorder.advance(number, OperationState::Executing, at(20));
+    recorder.advance(number, OperationState::Failed, at(30));
     let expected = Record {
         number: OperationNumber(0),
         name: "grad".to_owned(),
@@ -43,7 +43,7 @@ fn an_operation_is_followed_through_its_states() {
         dimensions: vec![2, 3],
         dimension_count: 2,
         process_set: ProcessSetId::new(7),
-        state: State::Failed,
+        state: OperationState::Failed,
         times: [0, 10, 20, 30].map(|micros| Some(Duration::from_micros(micros))),
     };
     assert_eq!(recorder.history().snapshot(), [expected]);
@@ -55,14 +55,18 @@ fn ring_1_and_3_the_oldest_leave_and_do_not_disturb_their_successors() {
     let numbers: Vec<_> = (0..CAPACITY + 10)
         .map(|index| recorder.record(&event(&format!("t{index}")), start))
         .collect();
-    recorder.advance(numbers[3], State::Failed, start);
-    recorder.advance(numbers[20], State::Done, start);
+    recorder.advance(numbers[3], OperationState::Failed, start);
+    recorder.advance(numbers[20], OperationState::Done, start);
     let records = recorder.history().snapshot();
     assert_eq!(records.len(), CAPACITY);
     assert_eq!(records[0].name, "t10");
-    assert_eq!(records[10].state, State::Done);
+    assert_eq!(records[10].state, OperationState::Done);
     assert_eq!(records[CAPACITY - 1].name, format!("t{}", CAPACITY + 9));
-    assert!(records.iter().all(|record| record.state != State::Failed));
+    assert!(
+        records
+            .iter()
+            .all(|record| record.state != OperationState::Failed)
+    );
     let ordered = records.is_sorted_by(|left, right| left.number < right.number);
     assert!(ordered);
 }
@@ -94,9 +98,9 @@ fn a_dump_is_a_table_with_the_rank_and_host_on_top() {
     let (mut recorder, start) = recorder();
     let at = |micros| start + Duration::from_micros(micros);
     let first = recorder.record(&event("grad.a"), at(1_500_000));
-    recorder.advance(first, State::Negotiating, at(1_500_020));
-    recorder.advance(first, State::Executing, at(1_500_300));
-    recorder.advance(first, State::Done, at(1_502_000));
+    recorder.advance(first, OperationState::Negotiating, at(1_500_020));
+    recorder.advance(first, OperationState::Executing, at(1_500_300));
+    recorder.advance(first, OperationState::Done, at(1_502_000));
     let odd = Event {
         kind: OpKind::Broadcast,
         dimensions: &[1, 1, 1, 1, 1, 1, 1, 1, 9],
@@ -151,7 +155,7 @@ fn ring_2_readers_never_see_half_a_record() {
             };
             let when = start + Duration::from_nanos(round);
             let number = recorder.record(&event, when);
-            recorder.advance(number, State::Done, when);
+            recorder.advance(number, OperationState::Done, when);
         }
         over.store(true, Ordering::Release);
         reader.join().unwrap();
@@ -160,7 +164,7 @@ fn ring_2_readers_never_see_half_a_record() {
     assert_eq!(last.len(), CAPACITY.min(usize::try_from(rounds).unwrap()));
     for record in &last {
         assert_whole(record);
-        assert_eq!(record.state, State::Done);
+        assert_eq!(record.state, OperationState::Done);
     }
 }
 
@@ -172,7 +176,7 @@ fn assert_whole(record: &Record) {
         format!("{round}/{}", round.to_string().repeat(6))
     );
     assert_eq!(record.times[0], Some(Duration::from_nanos(round)));
-    let ended = (record.state == State::Done).then_some(Duration::from_nanos(round));
+    let ended = (record.state == OperationState::Done).then_some(Duration::from_nanos(round));
     assert_eq!(record.times[3], ended);
 }
 
@@ -188,7 +192,11 @@ fn the_cost_of_an_operation_is_printed() {
         let begin = Instant::now();
         for _ in 0..operations {
             let number = recorder.record(std::hint::black_box(&event), start);
-            for state in [State::Negotiating, State::Executing, State::Done] {
+            for state in [
+                OperationState::Negotiating,
+                OperationState::Executing,
+                OperationState::Done,
+            ] {
                 recorder.advance(number, state, start);
             }
         }
@@ -197,24 +205,28 @@ fn the_cost_of_an_operation_is_printed() {
     let cost = best / operations;
     println!("one operation in four states: {} ns", cost.as_nanos());
     let records = recorder.history().snapshot();
-    assert!(records.iter().all(|record| record.state == State::Done));
+    assert!(
+        records
+            .iter()
+            .all(|record| record.state == OperationState::Done)
+    );
 }
 
 #[test]
 fn the_log_tells_what_is_under_way_before_what_has_ended() {
     let (mut recorder, start) = recorder();
     let waiting = recorder.record(&event("waiting"), start);
-    recorder.advance(waiting, State::Negotiating, start);
+    recorder.advance(waiting, OperationState::Negotiating, start);
     for round in 0..300 {
         let number = recorder.record(&event(&format!("ended.{round}")), start);
-        recorder.advance(number, State::Done, start);
+        recorder.advance(number, OperationState::Done, start);
     }
-    let notes = FlightLog(recorder.history()).notes();
-    assert_eq!(notes.len(), hvd_wire::testimony::MOST_OPERATIONS);
+    let operations = FlightLog(recorder.history()).operations();
+    assert_eq!(operations.len(), hvd_wire::snapshot::MAX_OPERATIONS);
     assert_eq!(
-        (notes[0].name.as_str(), notes[0].state),
-        ("waiting", State::Negotiating)
+        (operations[0].name.as_str(), operations[0].state),
+        ("waiting", OperationState::Negotiating)
     );
-    assert_eq!(notes[0].ago[2..], [None, None]);
-    assert_eq!(notes.last().unwrap().name, "ended.299");
+    assert_eq!(operations[0].ago[2..], [None, None]);
+    assert_eq!(operations.last().unwrap().name, "ended.299");
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use hvd_types::Rank;
-use hvd_wire::testimony::{Note, State, Testimony};
+use hvd_wire::snapshot::{OperationState, OperationStatus, RankSnapshot};
 
 use super::{LastWords, Located};
 
@@ -16,7 +16,7 @@ const MOST_PENDING: usize = 3;
 /// What the ranks told that were asked.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    pub(crate) testimonies: BTreeMap<Rank, Testimony>,
+    pub(crate) snapshots: BTreeMap<Rank, RankSnapshot>,
     /// How long they had.
     pub(crate) limit: Duration,
 }
@@ -25,18 +25,20 @@ pub(crate) struct Heard {
 pub(super) fn account(place: &Located, last: &LastWords, heard: &Heard) -> String {
     let Located { rank, host } = place;
     let who = format!("Rank {rank} on host `{host}`");
-    let Some(testimony) = heard.testimonies.get(rank) else {
+    let Some(snapshot) = heard.snapshots.get(rank) else {
         let limit = heard.limit.as_secs_f64();
         return format!(
             "{who} did not answer within {limit} s (is it suspended, swapping or cut off?); it {}",
             submitted(last)
         );
     };
-    let mut text = format!("{who} {}", finished(testimony));
-    let pending: Vec<&Note> = testimony.pending().collect();
+    let mut text = format!("{who} {}", finished(snapshot));
+    let pending: Vec<&OperationStatus> = snapshot.pending().collect();
     if let Some(newest) = pending.last() {
         let names = pending.iter().rev().take(MOST_PENDING);
-        let names: Vec<_> = names.map(|note| format!("`{}`", note.name)).collect();
+        let names: Vec<_> = names
+            .map(|operation| format!("`{}`", operation.name))
+            .collect();
         let rest = if pending.len() > MOST_PENDING {
             " ..."
         } else {
@@ -45,7 +47,7 @@ pub(super) fn account(place: &Located, last: &LastWords, heard: &Heard) -> Strin
         let (names, ago) = (names.join(", "), seconds(newest.submitted()));
         let _ = write!(text, ", has {names}{rest} under way since {ago}");
     }
-    let _ = write!(text, "; {}", standing(testimony));
+    let _ = write!(text, "; {}", standing(snapshot));
     text
 }
 
@@ -56,22 +58,26 @@ fn submitted(LastWords { asked, .. }: &LastWords) -> String {
     }
 }
 
-fn finished(testimony: &Testimony) -> String {
-    match testimony.last_ended() {
-        Some(note) if note.state == State::Failed => {
-            format!("failed at `{}` {} ago", note.name, seconds(note.since()))
+fn finished(snapshot: &RankSnapshot) -> String {
+    match snapshot.last_ended() {
+        Some(operation) if operation.state == OperationState::Failed => {
+            format!(
+                "failed at `{}` {} ago",
+                operation.name,
+                seconds(operation.since())
+            )
         }
-        Some(note) => format!(
+        Some(operation) => format!(
             "last finished `{}` {} ago",
-            note.name,
-            seconds(note.since())
+            operation.name,
+            seconds(operation.since())
         ),
         None => "has finished no operation yet".to_owned(),
     }
 }
 
-fn standing(testimony: &Testimony) -> String {
-    match testimony.position() {
+fn standing(snapshot: &RankSnapshot) -> String {
+    match snapshot.position() {
         Some(position) if position.is_in_horovod() => {
             let ours = position.inside.unwrap_or(position.here);
             let function = &ours.function;
@@ -81,8 +87,8 @@ fn standing(testimony: &Testimony) -> String {
             )
         }
         Some(position) => format!("its program stands at {position}"),
-        None if testimony.unknown.is_empty() => "where its program stands is unknown".to_owned(),
-        None => format!("where its program stands is unknown: {}", testimony.unknown),
+        None if snapshot.unknown.is_empty() => "where its program stands is unknown".to_owned(),
+        None => format!("where its program stands is unknown: {}", snapshot.unknown),
     }
 }
 
@@ -95,12 +101,12 @@ mod tests {
     use std::sync::Arc;
 
     use hvd_types::{OpKind, ProcessSetId};
-    use hvd_wire::testimony::{Frame, Origin, Thread};
+    use hvd_wire::snapshot::{Origin, StackFrame, ThreadStack};
 
     use super::*;
 
-    fn note(name: &str, state: State, milliseconds: u64) -> Note {
-        Note {
+    fn operation(name: &str, state: OperationState, milliseconds: u64) -> OperationStatus {
+        OperationStatus {
             name: name.to_owned(),
             kind: OpKind::Allreduce,
             state,
@@ -109,8 +115,8 @@ mod tests {
         }
     }
 
-    fn frame(line: u32, function: &str, origin: Origin) -> Frame {
-        Frame {
+    fn frame(line: u32, function: &str, origin: Origin) -> StackFrame {
+        StackFrame {
             file: "/home/u/train.py".to_owned(),
             line,
             function: function.to_owned(),
@@ -118,7 +124,7 @@ mod tests {
         }
     }
 
-    fn told(testimony: Option<Testimony>) -> String {
+    fn told(snapshot: Option<RankSnapshot>) -> String {
         let place = Located {
             rank: Rank::new(1),
             host: Arc::from("b"),
@@ -127,28 +133,28 @@ mod tests {
             rank: Rank::new(1),
             asked: Some((Arc::from("grad.6"), Duration::from_secs(75))),
         };
-        let testimonies = testimony.map(|it| (Rank::new(1), it)).into_iter().collect();
+        let snapshots = snapshot.map(|it| (Rank::new(1), it)).into_iter().collect();
         let limit = Duration::from_secs(2);
-        account(&place, &last, &Heard { testimonies, limit })
+        account(&place, &last, &Heard { snapshots, limit })
     }
 
-    fn stack(frames: Vec<Frame>) -> Vec<Thread> {
+    fn stack(frames: Vec<StackFrame>) -> Vec<ThreadStack> {
         let name = "main".to_owned();
-        vec![Thread { name, frames }]
+        vec![ThreadStack { name, frames }]
     }
 
     #[test]
     fn a_rank_in_its_own_code_is_told_with_the_line() {
-        let testimony = Testimony {
-            operations: vec![note("allreduce.grad/7", State::Done, 12_100)],
+        let snapshot = RankSnapshot {
+            operations: vec![operation("allreduce.grad/7", OperationState::Done, 12_100)],
             threads: stack(vec![
                 frame(42, "load_batch", Origin::Program),
                 frame(80, "main", Origin::Program),
             ]),
-            ..Testimony::default()
+            ..RankSnapshot::default()
         };
         assert_eq!(
-            told(Some(testimony)),
+            told(Some(snapshot)),
             "Rank 1 on host `b` last finished `allreduce.grad/7` 12.1 s ago; its program stands at \
              train.py:42 in load_batch (called from train.py:80 in main)"
         );
@@ -156,16 +162,16 @@ mod tests {
 
     #[test]
     fn a_rank_inside_horovod_is_told_with_what_it_waits_for() {
-        let testimony = Testimony {
-            operations: vec![note("allreduce.b", State::Negotiating, 3_000)],
+        let snapshot = RankSnapshot {
+            operations: vec![operation("allreduce.b", OperationState::Negotiating, 3_000)],
             threads: stack(vec![
                 frame(9, "synchronize", Origin::Horovod),
                 frame(50, "step", Origin::Program),
             ]),
-            ..Testimony::default()
+            ..RankSnapshot::default()
         };
         assert_eq!(
-            told(Some(testimony)),
+            told(Some(snapshot)),
             "Rank 1 on host `b` has finished no operation yet, has `allreduce.b` under way since \
              3.0 s; its program waits inside horovod (`synchronize`), called from train.py:50 in step"
         );
@@ -178,12 +184,12 @@ mod tests {
             "Rank 1 on host `b` did not answer within 2 s (is it suspended, swapping or cut off?); it \
              last submitted `grad.6`, 75 s ago"
         );
-        let testimony = Testimony {
+        let snapshot = RankSnapshot {
             unknown: "no free signal".to_owned(),
-            ..Testimony::default()
+            ..RankSnapshot::default()
         };
         assert!(
-            told(Some(testimony)).ends_with("where its program stands is unknown: no free signal")
+            told(Some(snapshot)).ends_with("where its program stands is unknown: no free signal")
         );
     }
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use hvd_transport::{Failure, Inquiry, Waker};
+use hvd_transport::{Failure, StatusQuery, Waker};
 use hvd_types::Rank;
-use hvd_wire::testimony::Testimony;
+use hvd_wire::snapshot::RankSnapshot;
 
 use super::account::Heard;
 use super::text::{self, MOST_LISTED};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Rank 0's questions about stalled tensors.
 #[derive(Debug)]
 pub(crate) struct Inquest {
-    inquiry: Option<Inquiry>,
+    status_query: Option<StatusQuery>,
     /// Wakes the engine thread when there is a verdict.
     waker: Waker,
     verdict: Arc<Mutex<Option<Failure>>>,
@@ -40,9 +40,9 @@ struct Clerk {
 }
 
 impl Inquest {
-    pub(crate) fn new(inquiry: Option<Inquiry>, waker: Waker) -> Self {
+    pub(crate) fn new(status_query: Option<StatusQuery>, waker: Waker) -> Self {
         Self {
-            inquiry,
+            status_query,
             waker,
             verdict: Arc::default(),
             condemned: false,
@@ -77,14 +77,14 @@ impl Inquest {
 
     /// The way to the thread, which is started if need be; none if there is nobody to ask.
     fn clerk(&mut self) -> Option<&Sender<StallReport>> {
-        let inquiry = self.inquiry.as_ref()?;
+        let status_query = self.status_query.as_ref()?;
         if self.clerk.is_none() {
             let (reports, inbox) = mpsc::channel();
-            let (inquiry, waker) = (inquiry.clone(), self.waker.clone());
+            let (status_query, waker) = (status_query.clone(), self.waker.clone());
             let verdict = Arc::clone(&self.verdict);
             let thread = thread::Builder::new()
                 .name("hvd-stall".to_owned())
-                .spawn(move || work(&inbox, &inquiry, &waker, &verdict))
+                .spawn(move || work(&inbox, &status_query, &waker, &verdict))
                 .ok()?;
             self.clerk = Some(Clerk {
                 reports: Some(reports),
@@ -107,19 +107,19 @@ impl Drop for Clerk {
 
 fn work(
     inbox: &Receiver<StallReport>,
-    inquiry: &Inquiry,
+    status_query: &StatusQuery,
     waker: &Waker,
     verdict: &Mutex<Option<Failure>>,
 ) {
     while let Ok(report) = inbox.recv() {
-        let heard = ask(inquiry, &report);
+        let heard = ask(status_query, &report);
         conclude(&report, Some(&heard), verdict);
         waker.wake();
     }
 }
 
 /// Asks the ranks that are going to be named.
-fn ask(inquiry: &Inquiry, report: &StallReport) -> Heard {
+fn ask(status_query: &StatusQuery, report: &StallReport) -> Heard {
     let named = [&report.late, &report.fatal]
         .into_iter()
         .filter_map(|findings| text::oldest(findings))
@@ -127,12 +127,12 @@ fn ask(inquiry: &Inquiry, report: &StallReport) -> Heard {
     let mut ranks: Vec<Rank> = named.map(|place| place.rank).collect();
     ranks.sort_unstable();
     ranks.dedup();
-    let answers = inquiry.ask(&ranks, PATIENCE).into_iter();
-    let testimonies = answers
-        .filter_map(|(rank, said)| Some((rank, Testimony::decode(&said).ok()?)))
+    let answers = status_query.ask(&ranks, PATIENCE).into_iter();
+    let snapshots = answers
+        .filter_map(|(rank, said)| Some((rank, RankSnapshot::decode(&said).ok()?)))
         .collect();
     Heard {
-        testimonies,
+        snapshots,
         limit: PATIENCE,
     }
 }

@@ -13,7 +13,7 @@ use hvd_rendezvous::{
     deadline::{self, Timed},
     frame,
 };
-use hvd_wire::testimony::Statement;
+use hvd_wire::snapshot::RankReport;
 
 use super::{ASK, DESCRIBE, Description, Standing, place};
 use crate::{Error, Result};
@@ -39,7 +39,7 @@ pub struct Answer {
     /// What the driver knows, by rank.
     pub standings: Vec<Standing>,
     /// What the ranks say; empty if rank 0 did not answer.
-    pub statements: Vec<Statement>,
+    pub reports: Vec<RankReport>,
 }
 
 /// The jobs of this user on this machine that run now. Sockets of jobs that were killed are removed.
@@ -84,19 +84,19 @@ impl Caller {
         let lost = move |source| Error::NoAnswer { keeper, source };
         let mut messages = converse(&self.path, ASK, ASK_LIMIT).map_err(lost)?;
         let mut next = || messages.next_message().map_err(lost);
-        let (description, letters, statements) = (next()?, next()?, next()?);
+        let (description, letters, reports) = (next()?, next()?, next()?);
         let nonsense = || lost(io::ErrorKind::InvalidData.into());
         let letters = String::from_utf8_lossy(&letters);
         let standings: Option<_> = letters.chars().map(Standing::from_letter).collect();
-        let statements = if statements.is_empty() {
+        let reports = if reports.is_empty() {
             Vec::new()
         } else {
-            Statement::decode_all(&statements).map_err(|_| nonsense())?
+            RankReport::decode_all(&reports).map_err(|_| nonsense())?
         };
         Ok(Answer {
             description: describe(&description).ok_or_else(nonsense)?,
             standings: standings.ok_or_else(nonsense)?,
-            statements,
+            reports,
         })
     }
 }

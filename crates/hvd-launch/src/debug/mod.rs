@@ -13,7 +13,7 @@ mod roster;
 
 pub use caller::{Answer, Caller, find_jobs, unusable_places};
 pub use description::{Description, Member};
-pub use hvd_wire::testimony;
+pub use hvd_wire::snapshot;
 pub(crate) use post::{Post, remove_post};
 pub(crate) use roster::Roster;
 pub use roster::Standing;

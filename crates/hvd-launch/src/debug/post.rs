@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! caller   'd' or 'a'
-//! driver   frame: description | after 'a': frame: a letter per rank | frame: statements
+//! driver   frame: description | after 'a': frame: a letter per rank | frame: reports
 //! ```
 //!
 //! * POST-1 only the same user and root are answered.
@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hvd_rendezvous::{MemoryStore, accept::is_shortage, frame, inquiry};
+use hvd_rendezvous::{MemoryStore, accept::is_shortage, frame, status_query};
 use hvd_types::Rank;
 use rustix::process::{getpid, getppid, getuid};
 use tokio::{
@@ -175,7 +175,7 @@ impl Clerk {
                 let standings = self.standings();
                 let letters: String = standings.iter().map(|it| it.letter()).collect();
                 put(&mut reply, letters.as_bytes())?;
-                put(&mut reply, &self.statements(&standings).await)?;
+                put(&mut reply, &self.reports(&standings).await)?;
             }
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
@@ -197,7 +197,7 @@ impl Clerk {
         ends.map(|(index, ended)| {
             if ended {
                 Standing::Ended
-            } else if inquiry::has_arrived(&mut self.store.clone(), Rank::from_index(index)) {
+            } else if status_query::has_arrived(&mut self.store.clone(), Rank::from_index(index)) {
                 Standing::Present
             } else {
                 Standing::Absent
@@ -207,7 +207,7 @@ impl Clerk {
     }
 
     /// What the ranks say; nothing if rank 0 cannot or does not answer.
-    async fn statements(&self, standings: &[Standing]) -> Vec<u8> {
+    async fn reports(&self, standings: &[Standing]) -> Vec<u8> {
         let complete = !standings.contains(&Standing::Absent);
         if !complete || standings.first() != Some(&Standing::Present) {
             return Vec::new();
@@ -215,7 +215,8 @@ impl Clerk {
         let number = self.last_question.fetch_add(1, Ordering::Relaxed) + 1;
         let mut store = self.store.clone();
         // The wait ends with the store, and that with the job.
-        let answer = spawn_blocking(move || inquiry::ask(&mut store, number, ANSWER_LIMIT)).await;
+        let answer =
+            spawn_blocking(move || status_query::ask(&mut store, number, ANSWER_LIMIT)).await;
         answer.ok().and_then(Result::ok).unwrap_or_default()
     }
 }

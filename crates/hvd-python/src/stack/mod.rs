@@ -21,7 +21,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-use hvd_engine::testimony::Thread;
+use hvd_engine::snapshot::ThreadStack;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rustix::fs::{MemfdFlags, fstat, memfd_create};
@@ -77,7 +77,7 @@ pub(crate) fn unregister(py: Python<'_>) {
 
 /// The stacks of all Python threads, the main thread's first; or why they are not known. Any
 /// thread, with or without the GIL.
-pub(crate) fn read() -> Result<Vec<Thread>, &'static str> {
+pub(crate) fn read() -> Result<Vec<ThreadStack>, &'static str> {
     let mut tap = TAP.lock().unwrap_or_else(PoisonError::into_inner);
     let tap = tap
         .as_mut()
@@ -115,7 +115,7 @@ impl Tap {
         os::handler(self.signal) == self.handler
     }
 
-    fn read(&mut self) -> Result<Vec<Thread>, &'static str> {
+    fn read(&mut self) -> Result<Vec<ThreadStack>, &'static str> {
         if !self.is_ours() {
             return Err("the program uses the signal that was meant for it");
         }

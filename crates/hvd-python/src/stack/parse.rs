@@ -10,7 +10,7 @@
 //!   Garbage-collecting | <no Python frame> | ... | <truncated rest of calls>
 //! ```
 
-use hvd_engine::testimony::{Frame, Origin, Thread};
+use hvd_engine::snapshot::{Origin, StackFrame, ThreadStack};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -58,8 +58,8 @@ impl Codebase {
     }
 
     /// The stacks in a dump, the main thread's first.
-    pub(super) fn parse(&self, dump: &str) -> Vec<Thread> {
-        let mut threads: Vec<(u64, Thread)> = Vec::new();
+    pub(super) fn parse(&self, dump: &str) -> Vec<ThreadStack> {
+        let mut threads: Vec<(u64, ThreadStack)> = Vec::new();
         for line in dump.lines() {
             if let Some((identity, thread)) = head(line) {
                 threads.push((identity, thread));
@@ -83,13 +83,13 @@ impl Codebase {
 
     /// A call: `  File "<file>", line <line> in <function>`. Quotes in names are not escaped, so
     /// the file ends at the last place that looks like its end.
-    fn frame(&self, line: &str) -> Option<Frame> {
+    fn frame(&self, line: &str) -> Option<StackFrame> {
         let rest = line.strip_prefix("  File ")?;
         let (file, rest) = rest.rsplit_once(", line ")?;
         let (number, function) = rest.split_once(" in ")?;
         let file = file.strip_prefix('"').unwrap_or(file);
         let file = file.strip_suffix('"').unwrap_or(file);
-        Some(Frame {
+        Some(StackFrame {
             file: file.to_owned(),
             line: number.parse().unwrap_or(0),
             function: function.to_owned(),
@@ -119,7 +119,7 @@ fn directory(path: &str) -> String {
 }
 
 /// The first line of a thread's stack: its number, and the thread.
-fn head(line: &str) -> Option<(u64, Thread)> {
+fn head(line: &str) -> Option<(u64, ThreadStack)> {
     let rest = line
         .strip_prefix("Current thread ")
         .or_else(|| line.strip_prefix("Thread "))?;
@@ -135,7 +135,7 @@ fn head(line: &str) -> Option<(u64, Thread)> {
         name.to_owned()
     };
     let frames = Vec::new();
-    Some((identity, Thread { name, frames }))
+    Some((identity, ThreadStack { name, frames }))
 }
 
 #[cfg(test)]

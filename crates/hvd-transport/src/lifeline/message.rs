@@ -2,7 +2,7 @@
 
 use hvd_types::Rank;
 
-use super::inquiry::LONGEST_ANSWER;
+use super::status_query::MAX_ANSWER_BYTES;
 use crate::Failure;
 
 const GOODBYE: u8 = 1;
@@ -34,7 +34,7 @@ impl Message {
             Self::Alive => (ALIVE, Vec::new()),
             Self::Question(number) => (QUESTION, number.to_le_bytes().to_vec()),
             Self::Answer { number, said } => {
-                let said = &said[..said.len().min(LONGEST_ANSWER)];
+                let said = &said[..said.len().min(MAX_ANSWER_BYTES)];
                 (ANSWER, [&number.to_le_bytes(), said].concat())
             }
         };
@@ -153,6 +153,6 @@ mod tests {
         let Ok(Some(Message::Answer { said, .. })) = Message::take(&mut bytes) else {
             panic!()
         };
-        assert_eq!((said.len(), bytes.len()), (LONGEST_ANSWER, 0));
+        assert_eq!((said.len(), bytes.len()), (MAX_ANSWER_BYTES, 0));
     }
 }

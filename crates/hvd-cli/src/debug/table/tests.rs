@@ -2,7 +2,7 @@
 
 use hvd_launch::debug::{
     Member,
-    testimony::{Frame, Origin, Statement, Thread},
+    snapshot::{Origin, RankReport, StackFrame, ThreadStack},
 };
 use hvd_types::{OpKind, ProcessSetId, Rank};
 
@@ -22,31 +22,34 @@ pub(crate) fn answer() -> Answer {
             members: vec![member(12), member(13), member(14)],
         },
         standings: vec![Standing::Present; 3],
-        statements: vec![
-            statement(0, Some(("allreduce.x", State::Negotiating, 11_200))),
-            statement(1, Some(("allreduce.first", State::Done, 12_000))),
-            statement(2, None),
+        reports: vec![
+            report(
+                0,
+                Some(("allreduce.x", OperationState::Negotiating, 11_200)),
+            ),
+            report(1, Some(("allreduce.first", OperationState::Done, 12_000))),
+            report(2, None),
         ],
     }
 }
 
-fn statement(rank: u32, told: Option<(&str, State, u64)>) -> Statement {
-    let frame = |file: &str, line, function: &str, origin| Frame {
+fn report(rank: u32, told: Option<(&str, OperationState, u64)>) -> RankReport {
+    let frame = |file: &str, line, function: &str, origin| StackFrame {
         file: file.to_owned(),
         line,
         function: function.to_owned(),
         origin,
     };
-    let testimony = told.map(|(name, state, ago)| Testimony {
+    let snapshot = told.map(|(name, state, ago)| RankSnapshot {
         process: 12 + rank,
-        operations: vec![Note {
+        operations: vec![OperationStatus {
             name: name.to_owned(),
             kind: OpKind::Allreduce,
             state,
             process_set: ProcessSetId::GLOBAL,
             ago: [Some(Duration::from_millis(ago)); 4],
         }],
-        threads: vec![Thread {
+        threads: vec![ThreadStack {
             name: "MainThread".to_owned(),
             frames: vec![
                 frame("/u/data.py", 42, "load\"batch", Origin::Program),
@@ -55,10 +58,10 @@ fn statement(rank: u32, told: Option<(&str, State, u64)>) -> Statement {
         }],
         unknown: String::new(),
     });
-    Statement {
+    RankReport {
         rank: Rank::new(rank),
         host: "localhost".to_owned(),
-        testimony,
+        snapshot,
     }
 }
 
@@ -128,7 +131,7 @@ fn the_full_account_has_operations_and_stacks() {
 #[test]
 fn what_is_not_known_is_said() {
     let mut silent = answer();
-    silent.statements.clear();
+    silent.reports.clear();
     assert!(brief(&silent).contains("rank 0, which asks the others, did not answer"));
     silent.standings = vec![Standing::Present, Standing::Absent, Standing::Ended];
     let text = brief(&silent);

@@ -12,8 +12,8 @@ fn code() -> Codebase {
     }
 }
 
-fn summary(thread: &Thread) -> Vec<(String, Origin)> {
-    let frame = |frame: &Frame| (frame.to_string(), frame.origin);
+fn summary(thread: &ThreadStack) -> Vec<(String, Origin)> {
+    let frame = |frame: &StackFrame| (frame.to_string(), frame.origin);
     thread.frames.iter().map(frame).collect()
 }
 

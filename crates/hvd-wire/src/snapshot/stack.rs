@@ -1,4 +1,4 @@
-//! A program's call stack, and which of its frames says most about where the program stands.
+//! A thread's call stack, and which of its frames describe best what the program is doing.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl Origin {
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Frame {
+pub struct StackFrame {
     /// The source file.
     pub file: String,
     /// The line, counted from 1; 0 if it is unknown.
@@ -33,7 +33,7 @@ pub struct Frame {
     pub origin: Origin,
 }
 
-impl Frame {
+impl StackFrame {
     /// The file's last name; with its directory if the name alone says nothing.
     pub fn short_file(&self) -> &str {
         let mut slashes = self.file.rmatch_indices('/').map(|(index, _)| index);
@@ -48,7 +48,7 @@ impl Frame {
 }
 
 /// `train.py:42 in load_batch`.
-impl fmt::Display for Frame {
+impl fmt::Display for StackFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -62,28 +62,28 @@ impl fmt::Display for Frame {
 
 /// One thread of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Thread {
-    /// What tells it from the others.
+pub struct ThreadStack {
+    /// Its name.
     pub name: String,
     /// Its calls, the innermost first.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<StackFrame>,
 }
 
-/// Where a thread stands, in the few frames that matter.
+/// What a thread is doing, in the few frames that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position<'a> {
     /// The innermost frame of the user's code, or the innermost of all.
-    pub here: &'a Frame,
-    /// Who called it, if that is the user's code too.
-    pub caller: Option<&'a Frame>,
+    pub here: &'a StackFrame,
+    /// Its caller, if that is the user's code too.
+    pub caller: Option<&'a StackFrame>,
     /// The function of ours or of a library that it has called, if it is inside one.
-    pub inside: Option<&'a Frame>,
+    pub inside: Option<&'a StackFrame>,
 }
 
-impl Thread {
-    /// Where it stands; nothing if it runs no such code.
+impl ThreadStack {
+    /// Its position; none if it has no frames.
     pub fn position(&self) -> Option<Position<'_>> {
-        let is_program = |frame: &&Frame| frame.origin == Origin::Program;
+        let is_program = |frame: &&StackFrame| frame.origin == Origin::Program;
         let index = self.frames.iter().position(|frame| is_program(&frame));
         let index = index.unwrap_or(0);
         let inside = index.checked_sub(1).map(|inner| &self.frames[inner]);

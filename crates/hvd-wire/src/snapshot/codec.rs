@@ -1,38 +1,41 @@
-//! Testimonies to bytes and back.
+//! Encodes and decodes snapshots.
 //!
 //! ```text
-//! testimony   process u32 | text unknown | list of operations | list of threads
+//! snapshot    process u32 | text unknown | list of operations | list of threads
 //! operation   text name | kind u8 | state u8 | process set u32 | four ages u64
 //! age         milliseconds + 1; 0 if that state was not reached
 //! thread      text name | list of frames
 //! frame       text file | line u32 | text function | origin u8
-//! statements  list of: rank u32 | text host | flag | testimony as a text's length and bytes
+//! reports     list of: rank u32 | text host | flag | length u64 | snapshot
 //! ```
 //!
-//! - `TELL-1` no testimony is longer than [`LONGEST`]: names are shortened, then the outermost
+//! - `SNAP-1` no snapshot is longer than [`MAX_SNAPSHOT_BYTES`]: names are shortened, then the outermost
 //!   frames and the last threads are left out.
 
 use std::time::Duration;
 
-use super::{Frame, LONGEST, MOST_OPERATIONS, Note, Origin, State, Statement, Testimony, Thread};
+use super::{
+    MAX_OPERATIONS, MAX_SNAPSHOT_BYTES, OperationState, OperationStatus, Origin, RankReport,
+    RankSnapshot, StackFrame, ThreadStack,
+};
 use crate::decode::{Reader, unknown};
 use crate::encode::{list, number, rank, text};
 use crate::{Error, Result};
 
-/// Of a longer text only this much is told.
+/// Longer texts are truncated to this many bytes.
 const LONGEST_NAME: usize = 96;
 const LONGEST_FILE: usize = 256;
-/// What a list, a thread and a frame take besides their texts.
+/// Bytes of a list's count.
 const COUNT: usize = 4;
 
-impl Testimony {
-    /// The bytes, at most [`LONGEST`].
+impl RankSnapshot {
+    /// The bytes, at most [`MAX_SNAPSHOT_BYTES`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend(self.process.to_le_bytes());
         text(&mut out, head(&self.unknown, LONGEST_FILE));
-        let first = self.operations.len().saturating_sub(MOST_OPERATIONS);
-        list(&mut out, &self.operations[first..], note);
+        let first = self.operations.len().saturating_sub(MAX_OPERATIONS);
+        list(&mut out, &self.operations[first..], operation);
         self.put_threads(&mut out);
         out
     }
@@ -45,10 +48,10 @@ impl Testimony {
         for thread in &self.threads {
             let mut bytes = Vec::new();
             text(&mut bytes, head(&thread.name, LONGEST_NAME));
-            if out.len() + bytes.len() + COUNT > LONGEST {
+            if out.len() + bytes.len() + COUNT > MAX_SNAPSHOT_BYTES {
                 break;
             }
-            let room = LONGEST - out.len() - bytes.len() - COUNT;
+            let room = MAX_SNAPSHOT_BYTES - out.len() - bytes.len() - COUNT;
             let (frames, frame_count) = fitting_frames(&thread.frames, room);
             bytes.extend(frame_count.to_le_bytes());
             bytes.extend(frames);
@@ -58,35 +61,35 @@ impl Testimony {
         out[count_at..][..COUNT].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Reads what fills `bytes`.
+    /// Decodes a snapshot that fills `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        if bytes.len() > LONGEST {
+        if bytes.len() > MAX_SNAPSHOT_BYTES {
             return Err(Error::TooLong {
                 length: bytes.len(),
-                limit: LONGEST,
+                limit: MAX_SNAPSHOT_BYTES,
             });
         }
         let mut reader = Reader(bytes);
-        let testimony = Self {
+        let snapshot = Self {
             process: u32::from_le_bytes(reader.array()?),
             unknown: reader.text()?.to_owned(),
-            operations: reader.list(read_note)?,
+            operations: reader.list(read_operation)?,
             threads: reader.list(read_thread)?,
         };
-        reader.finish(testimony)
+        reader.finish(snapshot)
     }
 }
 
-impl Statement {
-    /// The bytes of what was heard of several ranks.
-    pub fn encode_all(statements: &[Self]) -> Vec<u8> {
+impl RankReport {
+    /// Encodes the reports about several ranks.
+    pub fn encode_all(reports: &[Self]) -> Vec<u8> {
         let mut out = Vec::new();
-        list(&mut out, statements, |out, statement| {
-            rank(out, statement.rank);
-            text(out, &statement.host);
-            out.push(u8::from(statement.testimony.is_some()));
-            if let Some(testimony) = &statement.testimony {
-                let bytes = testimony.encode();
+        list(&mut out, reports, |out, report| {
+            rank(out, report.rank);
+            text(out, &report.host);
+            out.push(u8::from(report.snapshot.is_some()));
+            if let Some(snapshot) = &report.snapshot {
+                let bytes = snapshot.encode();
                 number(out, bytes.len() as u64);
                 out.extend(bytes);
             }
@@ -94,39 +97,39 @@ impl Statement {
         out
     }
 
-    /// Reads statements that fill `bytes`.
+    /// Decodes reports that fill `bytes`.
     pub fn decode_all(bytes: &[u8]) -> Result<Vec<Self>> {
         let mut reader = Reader(bytes);
-        let statements = reader.list(|reader| {
+        let reports = reader.list(|reader| {
             let (rank, host) = (reader.rank()?, reader.text()?.to_owned());
-            let testimony = reader.flag()?.then(|| read_nested(reader)).transpose()?;
+            let snapshot = reader.flag()?.then(|| read_nested(reader)).transpose()?;
             Ok(Self {
                 rank,
                 host,
-                testimony,
+                snapshot,
             })
         })?;
-        reader.finish(statements)
+        reader.finish(reports)
     }
 }
 
-fn read_nested(reader: &mut Reader<'_>) -> Result<Testimony> {
+fn read_nested(reader: &mut Reader<'_>) -> Result<RankSnapshot> {
     let length = usize::try_from(reader.number()?).unwrap_or(usize::MAX);
-    Testimony::decode(reader.take(length)?)
+    RankSnapshot::decode(reader.take(length)?)
 }
 
-fn note(out: &mut Vec<u8>, note: &Note) {
-    text(out, head(&note.name, LONGEST_NAME));
-    out.extend([note.kind as u8, note.state as u8]);
-    out.extend(note.process_set.number().to_le_bytes());
-    for ago in note.ago {
+fn operation(out: &mut Vec<u8>, operation: &OperationStatus) {
+    text(out, head(&operation.name, LONGEST_NAME));
+    out.extend([operation.kind as u8, operation.state as u8]);
+    out.extend(operation.process_set.number().to_le_bytes());
+    for ago in operation.ago {
         let milliseconds = ago.map_or(0, |ago| ago.as_millis().saturating_add(1));
         number(out, u64::try_from(milliseconds).unwrap_or(u64::MAX));
     }
 }
 
-fn read_note(reader: &mut Reader<'_>) -> Result<Note> {
-    Ok(Note {
+fn read_operation(reader: &mut Reader<'_>) -> Result<OperationStatus> {
+    Ok(OperationStatus {
         name: reader.text()?.to_owned(),
         kind: reader.kind()?,
         state: read_state(reader)?,
@@ -140,9 +143,9 @@ fn read_note(reader: &mut Reader<'_>) -> Result<Note> {
     })
 }
 
-fn read_state(reader: &mut Reader<'_>) -> Result<State> {
+fn read_state(reader: &mut Reader<'_>) -> Result<OperationState> {
     let code = reader.byte()?;
-    let state = State::ALL.get(usize::from(code)).copied();
+    let state = OperationState::ALL.get(usize::from(code)).copied();
     state.ok_or_else(|| unknown("state of an operation", code))
 }
 
@@ -150,7 +153,7 @@ fn read_age(reader: &mut Reader<'_>) -> Result<Option<Duration>> {
     Ok(reader.number()?.checked_sub(1).map(Duration::from_millis))
 }
 
-fn fitting_frames(frames: &[Frame], room: usize) -> (Vec<u8>, u32) {
+fn fitting_frames(frames: &[StackFrame], room: usize) -> (Vec<u8>, u32) {
     let (mut out, mut count) = (Vec::new(), 0);
     for frame in frames {
         let before = out.len();
@@ -167,20 +170,20 @@ fn fitting_frames(frames: &[Frame], room: usize) -> (Vec<u8>, u32) {
     (out, count)
 }
 
-fn read_thread(reader: &mut Reader<'_>) -> Result<Thread> {
-    Ok(Thread {
+fn read_thread(reader: &mut Reader<'_>) -> Result<ThreadStack> {
+    Ok(ThreadStack {
         name: reader.text()?.to_owned(),
         frames: reader.list(read_frame)?,
     })
 }
 
-fn read_frame(reader: &mut Reader<'_>) -> Result<Frame> {
+fn read_frame(reader: &mut Reader<'_>) -> Result<StackFrame> {
     let file = reader.text()?.to_owned();
     let line = u32::from_le_bytes(reader.array()?);
     let function = reader.text()?.to_owned();
     let code = reader.byte()?;
     let origin = Origin::ALL.get(usize::from(code)).copied();
-    Ok(Frame {
+    Ok(StackFrame {
         file,
         line,
         function,

@@ -1,28 +1,28 @@
-//! What a rank tells about itself when it is asked: its last operations, and where its program
-//! stands. Made by the rank's own threads, read by rank 0 for the stall warning and by
-//! `horovodrun debug`. As bytes it is bounded ([`LONGEST`]), however long names and stacks are.
+//! A snapshot of one rank for diagnosis: its last operations and the stacks of its threads. Taken by
+//! the rank's own threads, read by rank 0 for the stall warning and by `horovodrun debug`. Its
+//! encoding is at most [`MAX_SNAPSHOT_BYTES`] long, however long names and stacks are.
 //!
 //! Must not know how a stack is obtained, or who asks.
 
 mod codec;
-mod frame;
+mod stack;
 
 use std::time::Duration;
 
 use hvd_types::{OpKind, ProcessSetId, Rank};
 
-pub use frame::{Frame, Origin, Position, Thread};
+pub use stack::{Origin, Position, StackFrame, ThreadStack};
 
-/// The most bytes one testimony takes.
-pub const LONGEST: usize = 48 * 1024;
+/// The largest encoded snapshot.
+pub const MAX_SNAPSHOT_BYTES: usize = 48 * 1024;
 
-/// The most operations it tells about.
-pub const MOST_OPERATIONS: usize = 64;
+/// The most operations in a snapshot.
+pub const MAX_OPERATIONS: usize = 64;
 
 /// How far an operation got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum OperationState {
     /// Accepted from a caller.
     Submitted = 0,
     /// Announced to the coordinator.
@@ -35,7 +35,7 @@ pub enum State {
     Failed = 4,
 }
 
-impl State {
+impl OperationState {
     /// Every state, by its number.
     pub const ALL: [Self; 5] = [
         Self::Submitted,
@@ -72,22 +72,22 @@ impl State {
     }
 }
 
-/// One operation, as told.
+/// One operation of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// The tensor's name, perhaps shortened.
+pub struct OperationStatus {
+    /// The tensor's name, perhaps truncated.
     pub name: String,
     /// What is done with it.
     pub kind: OpKind,
     /// How far it got.
-    pub state: State,
-    /// Between whom.
+    pub state: OperationState,
+    /// The process set it runs in.
     pub process_set: ProcessSetId,
     /// How long ago it was submitted, announced, begun and ended.
     pub ago: [Option<Duration>; 4],
 }
 
-impl Note {
+impl OperationStatus {
     /// How long ago it reached its present state.
     pub fn since(&self) -> Duration {
         self.ago[self.state.phase()]
@@ -101,48 +101,48 @@ impl Note {
     }
 }
 
-/// What one rank tells.
+/// One rank's snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Testimony {
-    /// The number of its process.
+pub struct RankSnapshot {
+    /// Its process ID.
     pub process: u32,
     /// Its last operations, oldest first.
-    pub operations: Vec<Note>,
+    pub operations: Vec<OperationStatus>,
     /// The program's threads, the main one first; none if they are unknown.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ThreadStack>,
     /// Why they are unknown, if so.
     pub unknown: String,
 }
 
-impl Testimony {
+impl RankSnapshot {
     /// Operations that have not ended, oldest first.
-    pub fn pending(&self) -> impl DoubleEndedIterator<Item = &Note> {
+    pub fn pending(&self) -> impl DoubleEndedIterator<Item = &OperationStatus> {
         self.operations
             .iter()
             .filter(|operation| !operation.state.is_over())
     }
 
     /// The operation that ended last.
-    pub fn last_ended(&self) -> Option<&Note> {
+    pub fn last_ended(&self) -> Option<&OperationStatus> {
         let ended = self.operations.iter().filter(|it| it.state.is_over());
         ended.min_by_key(|operation| operation.since())
     }
 
-    /// Where the program's main thread stands.
+    /// The position of the program's main thread.
     pub fn position(&self) -> Option<Position<'_>> {
-        self.threads.first().and_then(Thread::position)
+        self.threads.first().and_then(ThreadStack::position)
     }
 }
 
-/// What was heard of one rank; nothing if it did not answer in time.
+/// One rank's entry in an answer; without a snapshot if the rank did not answer in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Statement {
+pub struct RankReport {
     /// The rank.
     pub rank: Rank,
     /// Where it runs.
     pub host: String,
-    /// What it said.
-    pub testimony: Option<Testimony>,
+    /// Its snapshot.
+    pub snapshot: Option<RankSnapshot>,
 }
 
 #[cfg(test)]

@@ -3,16 +3,19 @@
 use std::time::{Duration, Instant};
 
 use hvd_transport::testing::{Wire, mesh_of};
-use hvd_transport::{Inquiry, LONGEST_ANSWER, Mesh, Witness};
+use hvd_transport::{MAX_ANSWER_BYTES, Mesh, SnapshotSource, StatusQuery};
 use hvd_types::Rank;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn open(meshes: &[Mesh], said: impl Fn(usize) -> Option<Witness>) -> Vec<Option<Inquiry>> {
+fn open(
+    meshes: &[Mesh],
+    said: impl Fn(usize) -> Option<SnapshotSource>,
+) -> Vec<Option<StatusQuery>> {
     let open = |(rank, mesh): (usize, &Mesh)| {
-        let witness = said(rank)?;
+        let source = said(rank)?;
         let lifeline = mesh.lifeline.as_ref();
-        Some(Inquiry::open(Rank::from_index(rank), lifeline, witness))
+        Some(StatusQuery::open(Rank::from_index(rank), lifeline, source))
     };
     meshes.iter().enumerate().map(open).collect()
 }
@@ -24,11 +27,11 @@ fn ranks(numbers: &[u32]) -> Vec<Rank> {
 #[test]
 fn every_rank_that_is_asked_answers_again_and_again() {
     let meshes = mesh_of(Wire::SharedMemory, 4);
-    let inquiries = open(&meshes, |rank| {
+    let queries = open(&meshes, |rank| {
         let said = format!("I am {rank}").into_bytes();
-        Some(Witness::new(move || said.clone()))
+        Some(SnapshotSource::new(move || said.clone()))
     });
-    let asker = inquiries[0].as_ref().unwrap();
+    let asker = queries[0].as_ref().unwrap();
     for asked in [vec![1, 3], vec![0, 1, 2, 3], vec![], vec![2]] {
         let answers = asker.ask(&ranks(&asked), PATIENCE);
         let expected: Vec<_> = asked
@@ -42,16 +45,16 @@ fn every_rank_that_is_asked_answers_again_and_again() {
 #[test]
 fn long_answers_arrive_whole_and_a_goodbye_behind_them_too() {
     let mut meshes = mesh_of(Wire::Tcp, 3);
-    let inquiries = open(&meshes, |rank| {
-        Some(Witness::new(move || {
-            vec![rank.to_le_bytes()[0]; LONGEST_ANSWER]
+    let queries = open(&meshes, |rank| {
+        Some(SnapshotSource::new(move || {
+            vec![rank.to_le_bytes()[0]; MAX_ANSWER_BYTES]
         }))
     });
-    let asker = inquiries[0].as_ref().unwrap();
+    let asker = queries[0].as_ref().unwrap();
     for _ in 0..20 {
         let answers = asker.ask(&ranks(&[1, 2]), PATIENCE);
-        assert_eq!(answers[&Rank::new(1)], vec![1; LONGEST_ANSWER]);
-        assert_eq!(answers[&Rank::new(2)], vec![2; LONGEST_ANSWER]);
+        assert_eq!(answers[&Rank::new(1)], vec![1; MAX_ANSWER_BYTES]);
+        assert_eq!(answers[&Rank::new(2)], vec![2; MAX_ANSWER_BYTES]);
     }
     for mesh in meshes.drain(1..) {
         mesh.lifeline.unwrap().leave();
@@ -62,13 +65,13 @@ fn long_answers_arrive_whole_and_a_goodbye_behind_them_too() {
 #[test]
 fn whoever_does_not_answer_is_left_out_at_the_deadline() {
     let meshes = mesh_of(Wire::Tcp, 3);
-    let inquiries = open(&meshes, |rank| match rank {
+    let queries = open(&meshes, |rank| match rank {
         1 => None,
-        2 => Some(Witness::new(|| panic!("a bug in a witness"))),
-        _ => Some(Witness::new(|| b"fine".to_vec())),
+        2 => Some(SnapshotSource::new(|| panic!("a bug in a source"))),
+        _ => Some(SnapshotSource::new(|| b"fine".to_vec())),
     });
     let begun = Instant::now();
-    let answers = inquiries[0]
+    let answers = queries[0]
         .as_ref()
         .unwrap()
         .ask(&ranks(&[0, 1, 2]), Duration::from_millis(700));
@@ -82,7 +85,7 @@ fn whoever_does_not_answer_is_left_out_at_the_deadline() {
 #[test]
 fn a_rank_that_is_alone_asks_itself() {
     let meshes = mesh_of(Wire::Tcp, 1);
-    let inquiries = open(&meshes, |_| Some(Witness::new(|| b"here".to_vec())));
-    let answers = inquiries[0].as_ref().unwrap().ask(&ranks(&[0]), PATIENCE);
+    let queries = open(&meshes, |_| Some(SnapshotSource::new(|| b"here".to_vec())));
+    let answers = queries[0].as_ref().unwrap().ask(&ranks(&[0]), PATIENCE);
     assert_eq!(answers[&Rank::new(0)], b"here");
 }

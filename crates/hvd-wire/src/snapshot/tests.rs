@@ -1,12 +1,12 @@
-//! Testimonies survive the way, stay short, and nonsense harms nobody.
+//! Snapshots survive a round trip, stay short, and malformed bytes are refused.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::Error;
 
-fn frame(file: &str, line: u32, function: &str, origin: Origin) -> Frame {
-    Frame {
+fn frame(file: &str, line: u32, function: &str, origin: Origin) -> StackFrame {
+    StackFrame {
         file: file.to_owned(),
         line,
         function: function.to_owned(),
@@ -14,16 +14,16 @@ fn frame(file: &str, line: u32, function: &str, origin: Origin) -> Frame {
     }
 }
 
-fn thread(frames: Vec<Frame>) -> Thread {
-    Thread {
+fn thread(frames: Vec<StackFrame>) -> ThreadStack {
+    ThreadStack {
         name: "main".to_owned(),
         frames,
     }
 }
 
-fn note(name: &str, state: State, ago: u64) -> Note {
+fn operation(name: &str, state: OperationState, ago: u64) -> OperationStatus {
     let ago = Some(Duration::from_millis(ago));
-    Note {
+    OperationStatus {
         name: name.to_owned(),
         kind: OpKind::Allreduce,
         state,
@@ -33,21 +33,21 @@ fn note(name: &str, state: State, ago: u64) -> Note {
 }
 
 prop_compose! {
-    fn any_frame()(file in ".{0,600}", line: u32, function in ".{0,200}", origin in 0..3_usize) -> Frame {
+    fn any_frame()(file in ".{0,600}", line: u32, function in ".{0,200}", origin in 0..3_usize) -> StackFrame {
         frame(&file, line, &function, Origin::ALL[origin])
     }
 }
 
 prop_compose! {
-    fn any_testimony()(
+    fn any_snapshot()(
         process: u32,
         unknown in ".{0,400}",
         names in prop::collection::vec((".{0,300}", 0..5_usize, any::<u64>()), 0..100),
         stacks in prop::collection::vec((".{0,200}", prop::collection::vec(any_frame(), 0..60)), 0..8),
-    ) -> Testimony {
-        let operations = names.iter().map(|(name, state, ago)| note(name, State::ALL[*state], *ago));
-        let threads = stacks.into_iter().map(|(name, frames)| Thread { name, frames });
-        Testimony { process, unknown, operations: operations.collect(), threads: threads.collect() }
+    ) -> RankSnapshot {
+        let operations = names.iter().map(|(name, state, ago)| operation(name, OperationState::ALL[*state], *ago));
+        let threads = stacks.into_iter().map(|(name, frames)| ThreadStack { name, frames });
+        RankSnapshot { process, unknown, operations: operations.collect(), threads: threads.collect() }
     }
 }
 
@@ -55,33 +55,33 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn tell_1_every_testimony_is_short_and_can_be_read(testimony in any_testimony()) {
-        let bytes = testimony.encode();
-        prop_assert!(bytes.len() <= LONGEST);
-        let told = Testimony::decode(&bytes).unwrap();
-        prop_assert_eq!(told.process, testimony.process);
-        prop_assert_eq!(told.operations.len(), testimony.operations.len().min(MOST_OPERATIONS));
+    fn snap_1_every_snapshot_is_short_and_can_be_read(snapshot in any_snapshot()) {
+        let bytes = snapshot.encode();
+        prop_assert!(bytes.len() <= MAX_SNAPSHOT_BYTES);
+        let told = RankSnapshot::decode(&bytes).unwrap();
+        prop_assert_eq!(told.process, snapshot.process);
+        prop_assert_eq!(told.operations.len(), snapshot.operations.len().min(MAX_OPERATIONS));
         // What was shortened once is told again word for word.
-        prop_assert_eq!(&Testimony::decode(&told.encode()).unwrap(), &told);
-        let statement = Statement { rank: Rank::new(7), host: "h".to_owned(), testimony: Some(told) };
-        let all = vec![statement, Statement { rank: Rank::new(8), host: String::new(), testimony: None }];
-        prop_assert_eq!(Statement::decode_all(&Statement::encode_all(&all)).unwrap(), all);
+        prop_assert_eq!(&RankSnapshot::decode(&told.encode()).unwrap(), &told);
+        let report = RankReport { rank: Rank::new(7), host: "h".to_owned(), snapshot: Some(told) };
+        let all = vec![report, RankReport { rank: Rank::new(8), host: String::new(), snapshot: None }];
+        prop_assert_eq!(RankReport::decode_all(&RankReport::encode_all(&all)).unwrap(), all);
     }
 
     #[test]
     fn garbage_never_panics(bytes: Vec<u8>) {
-        let _ = Testimony::decode(&bytes);
-        let _ = Statement::decode_all(&bytes);
+        let _ = RankSnapshot::decode(&bytes);
+        let _ = RankReport::decode_all(&bytes);
     }
 }
 
 #[test]
-fn ordinary_testimonies_come_back_as_they_were() {
-    let testimony = Testimony {
+fn ordinary_snapshots_come_back_as_they_were() {
+    let snapshot = RankSnapshot {
         process: 4711,
         operations: vec![
-            note("allreduce.a", State::Done, 12_100),
-            note("allreduce.b", State::Negotiating, 300),
+            operation("allreduce.a", OperationState::Done, 12_100),
+            operation("allreduce.b", OperationState::Negotiating, 300),
         ],
         threads: vec![thread(vec![frame(
             "/x/train.py",
@@ -91,12 +91,12 @@ fn ordinary_testimonies_come_back_as_they_were() {
         )])],
         unknown: String::new(),
     };
-    assert_eq!(Testimony::decode(&testimony.encode()).unwrap(), testimony);
+    assert_eq!(RankSnapshot::decode(&snapshot.encode()).unwrap(), snapshot);
 }
 
 #[test]
 fn a_long_message_is_refused_before_it_is_read() {
-    let error = Testimony::decode(&vec![0; LONGEST + 1]).unwrap_err();
+    let error = RankSnapshot::decode(&vec![0; MAX_SNAPSHOT_BYTES + 1]).unwrap_err();
     assert!(matches!(error, Error::TooLong { .. }));
 }
 
@@ -151,14 +151,14 @@ fn a_file_called_init_is_told_with_its_package() {
 
 #[test]
 fn the_last_operation_that_ended_is_the_youngest() {
-    let testimony = Testimony {
+    let snapshot = RankSnapshot {
         operations: vec![
-            note("old", State::Done, 900),
-            note("young", State::Failed, 100),
-            note("waiting", State::Negotiating, 50),
+            operation("old", OperationState::Done, 900),
+            operation("young", OperationState::Failed, 100),
+            operation("waiting", OperationState::Negotiating, 50),
         ],
-        ..Testimony::default()
+        ..RankSnapshot::default()
     };
-    assert_eq!(testimony.last_ended().unwrap().name, "young");
-    assert_eq!(testimony.pending().count(), 1);
+    assert_eq!(snapshot.last_ended().unwrap().name, "young");
+    assert_eq!(snapshot.pending().count(), 1);
 }

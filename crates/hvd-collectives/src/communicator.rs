@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use hvd_transport::{Commons, Transport};
+use hvd_transport::{SharedSlots, Transport};
 use hvd_types::Rank;
 
 use crate::{Error, Result};
@@ -87,12 +87,12 @@ impl<'a> Communicator<'a> {
 
     /// Whether all members, and there are several, see the same memory.
     pub fn shares_memory(&mut self) -> bool {
-        self.commons().is_some()
+        self.shared_slots().is_some()
     }
 
     /// The memory that all members see, if there is such.
-    pub(crate) fn commons(&mut self) -> Option<Commons<'_>> {
-        self.transport.commons(self.members)
+    pub(crate) fn shared_slots(&mut self) -> Option<SharedSlots<'_>> {
+        self.transport.shared_slots(self.members)
     }
 
     /// Sends all of `bytes` to a member.

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use hvd_transport::Commons;
+use hvd_transport::SharedSlots;
 
 use crate::kernel::copy;
 use crate::layout::{Blocks, Layout};
@@ -29,17 +29,17 @@ pub(crate) fn gather(
     buffer: &mut [u8],
     chunk: usize,
 ) -> Result<bool> {
-    let Some(mut commons) = comm.commons() else {
+    let Some(mut slots) = comm.shared_slots() else {
         return Ok(false);
     };
-    let (size, index) = (commons.size(), commons.index());
-    let chunk = chunk.min(commons.capacity());
+    let (size, index) = (slots.size(), slots.index());
+    let chunk = chunk.min(slots.capacity());
     let turns = turns(layout, chunk);
     for turn in 0..=turns {
         if turn < turns {
             let own = nth_chunk(layout, index, chunk, turn);
-            copy(&buffer[own.clone()], commons.put(own.len())?);
-            commons.show();
+            copy(&buffer[own.clone()], slots.put(own.len())?);
+            slots.show();
         }
         let Some(last) = turn.checked_sub(1) else {
             continue;
@@ -47,10 +47,10 @@ pub(crate) fn gather(
         for member in (1..size).map(|distance| (index + distance) % size) {
             let place = &mut buffer[nth_chunk(layout, member, chunk, last)];
             if !place.is_empty() {
-                copy(commons.whole(member, place.len())?, place);
+                copy(slots.whole(member, place.len())?, place);
             }
         }
-        commons.take();
+        slots.take();
     }
     Ok(true)
 }
@@ -64,25 +64,25 @@ pub(crate) fn reduce_own_block(
     mut memory: TensorMemory<'_>,
     chunk: usize,
 ) -> Result<bool> {
-    let Some(mut commons) = comm.commons() else {
+    let Some(mut slots) = comm.shared_slots() else {
         return Ok(false);
     };
-    let room = commons.capacity() / commons.size();
+    let room = slots.capacity() / slots.size();
     let chunk = chunk.max(GRAIN).min(room) / GRAIN * GRAIN;
     if chunk == 0 {
         return Ok(false);
     }
-    let own = layout.range(commons.index());
+    let own = layout.range(slots.index());
     if let TensorMemory::Apart { input, output } = &mut memory {
         copy(&input[own], output);
     }
     let turns = turns(layout, chunk);
     for turn in 0..=turns {
         if turn < turns {
-            put_others(&mut commons, layout, &memory, (chunk, turn))?;
+            put_others(&mut slots, layout, &memory, (chunk, turn))?;
         }
         if let Some(last) = turn.checked_sub(1) {
-            reduce_chunk(&mut commons, combine, layout, &mut memory, (chunk, last))?;
+            reduce_chunk(&mut slots, combine, layout, &mut memory, (chunk, last))?;
         }
     }
     Ok(true)
@@ -90,34 +90,34 @@ pub(crate) fn reduce_own_block(
 
 /// Shows a chunk of every other member's block, each in its own place of the slot.
 fn put_others(
-    commons: &mut Commons<'_>,
+    slots: &mut SharedSlots<'_>,
     layout: Layout<'_>,
     memory: &TensorMemory<'_>,
     (chunk, turn): (usize, usize),
 ) -> Result<()> {
-    let (size, index) = (commons.size(), commons.index());
+    let (size, index) = (slots.size(), slots.index());
     let values: &[u8] = match memory {
         TensorMemory::InPlace(bytes) => bytes,
         TensorMemory::Apart { input, .. } => input,
     };
-    let slot = commons.put(chunk * size)?;
+    let slot = slots.put(chunk * size)?;
     for member in (0..size).filter(|&member| member != index) {
         let part = &values[nth_chunk(layout, member, chunk, turn)];
         copy(part, &mut slot[chunk * member..][..part.len()]);
     }
-    commons.show();
+    slots.show();
     Ok(())
 }
 
 /// Reduces what the others show of a chunk of this member's block.
 fn reduce_chunk(
-    commons: &mut Commons<'_>,
+    slots: &mut SharedSlots<'_>,
     combine: Combine,
     layout: Layout<'_>,
     memory: &mut TensorMemory<'_>,
     (chunk, turn): (usize, usize),
 ) -> Result<()> {
-    let (size, index) = (commons.size(), commons.index());
+    let (size, index) = (slots.size(), slots.index());
     let part = nth_chunk(layout, index, chunk, turn);
     let place = chunk * index..chunk * index + part.len();
     let result = match memory {
@@ -128,11 +128,11 @@ fn reduce_chunk(
             &mut output[part.start - start..part.end - start]
         }
     };
-    let inputs = commons.shown(place)?;
+    let inputs = slots.shown(place)?;
     for member in (1..size).map(|distance| (index + distance) % size) {
         combine.apply(result, inputs.of(member)?)?;
     }
-    commons.take();
+    slots.take();
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use crate::member::Member;
 use crate::os::event::Flag;
 use crate::shm::{Rings, Segment};
 use crate::tcp::{Links, Tcp};
-use crate::{Commons, ConnectionCount, Interest, Lane, Result, Transport, Wake, Waker};
+use crate::{ConnectionCount, Interest, Lane, Result, SharedSlots, Transport, Wake, Waker};
 
 /// One rank's end of the memory of its host, and its connections to other hosts.
 #[derive(Debug)]
@@ -167,9 +167,9 @@ impl Transport for Mixed {
         self.near.rings.waker()
     }
 
-    fn commons(&mut self, members: &[Rank]) -> Option<Commons<'_>> {
+    fn shared_slots(&mut self, members: &[Rank]) -> Option<SharedSlots<'_>> {
         let Near { rings, places } = &mut self.near;
         let place = |rank: Rank| places.get(rank.index()).copied().flatten();
-        Commons::new(&self.member, rings, members, place)
+        SharedSlots::new(&self.member, rings, members, place)
     }
 }

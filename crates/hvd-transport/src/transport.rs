@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
-use crate::{Commons, Error, Result, Waker};
+use crate::{Error, Result, SharedSlots, Waker};
 
 /// Two independent streams between each pair of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,7 +131,7 @@ pub trait Transport: Send {
 
     /// The memory that `members`, of which this rank must be one, all see; none if there is none.
     /// Every member gets the same answer.
-    fn commons(&mut self, _members: &[Rank]) -> Option<Commons<'_>> {
+    fn shared_slots(&mut self, _members: &[Rank]) -> Option<SharedSlots<'_>> {
         None
     }
 

@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::process;
 use std::slice;
 
-use hvd_transport::{Commons, Place};
+use hvd_transport::{Place, SharedSlots};
 
 use super::shared::{GRAIN, check, chunk_bytes, scaled};
 use crate::kernel::{copy, scale};
@@ -46,25 +46,25 @@ pub fn direct_allreduce(
     tensor: &mut Tensor<'_>,
     workspace: &mut Workspace,
 ) -> Result<bool> {
-    let Some(mut commons) = comm.commons() else {
+    let Some(mut slots) = comm.shared_slots() else {
         return Ok(false);
     };
     check(combine, factor, slice::from_mut(tensor))?;
-    if commons.capacity() < Card::BYTES {
+    if slots.capacity() < Card::BYTES {
         return Ok(false);
     }
-    let Some(cards) = introduce(&mut commons, combine, tensor)? else {
+    let Some(cards) = introduce(&mut slots, combine, tensor)? else {
         return Ok(false);
     };
     let block = (workspace.tuning.chunk_bytes / GRAIN).max(1) * GRAIN;
     let (sum, rest) = workspace.scratch.bytes(3 * block).split_at_mut(block);
     let (other, own) = rest.split_at_mut(block);
     let share = block.saturating_mul(BLOCKS);
-    let chunk = chunk_bytes(tensor.len().max(1), share.saturating_mul(commons.size()));
+    let chunk = chunk_bytes(tensor.len().max(1), share.saturating_mul(slots.size()));
     let operation = Operation {
-        index: commons.index(),
-        size: commons.size(),
-        commons,
+        index: slots.index(),
+        size: slots.size(),
+        slots,
         combine,
         factor,
         tensor,
@@ -174,17 +174,17 @@ impl Card {
 
 /// Shows everybody's card to everybody; none if somebody cannot read somebody's memory.
 fn introduce(
-    commons: &mut Commons<'_>,
+    slots: &mut SharedSlots<'_>,
     combine: Combine,
     tensor: &mut Tensor<'_>,
 ) -> Result<Option<Vec<Card>>> {
     let mut memory = Box::new([0; Card::BYTES]);
     let own = Card::of(tensor, &mut memory);
-    commons.put(Card::BYTES)?.copy_from_slice(&*memory);
-    commons.show();
-    let (index, size) = (commons.index(), commons.size());
+    slots.put(Card::BYTES)?.copy_from_slice(&*memory);
+    slots.show();
+    let (index, size) = (slots.index(), slots.size());
     let mut cards = Vec::with_capacity(size);
-    let shown = commons.shown(0..Card::BYTES)?;
+    let shown = slots.shown(0..Card::BYTES)?;
     for member in 0..size {
         let card = match Card::decode(shown.of(member)?) {
             _ if member == index => Some(own),
@@ -192,25 +192,25 @@ fn introduce(
         };
         cards.extend(card);
     }
-    commons.take();
+    slots.take();
     let all = cards.len() == size;
-    let agreed = agree(commons, all)?;
+    let agreed = agree(slots, all)?;
     // The others have read it.
     drop(memory);
     Ok(agreed.then_some(cards))
 }
 
 /// Whether every member says so.
-fn agree(commons: &mut Commons<'_>, own: bool) -> Result<bool> {
-    commons.put(1)?.fill(u8::from(own));
-    commons.show();
-    let size = commons.size();
-    let shown = commons.shown(0..1)?;
+fn agree(slots: &mut SharedSlots<'_>, own: bool) -> Result<bool> {
+    slots.put(1)?.fill(u8::from(own));
+    slots.show();
+    let size = slots.size();
+    let shown = slots.shown(0..1)?;
     let mut all = true;
     for member in 0..size {
         all &= shown.of(member)? == [1];
     }
-    commons.take();
+    slots.take();
     Ok(all)
 }
 
@@ -224,7 +224,7 @@ struct Blocks<'a> {
 }
 
 struct Operation<'a, 'b, 'c> {
-    commons: Commons<'a>,
+    slots: SharedSlots<'a>,
     index: usize,
     size: usize,
     combine: Combine,
@@ -247,30 +247,30 @@ impl Operation<'_, '_, '_> {
             if turn > 0 {
                 self.all_counted()?;
                 self.collect(range(turn - 1))?;
-                self.commons.take();
+                self.slots.take();
             }
         }
         self.count()?;
         self.all_counted()?;
-        self.commons.take();
+        self.slots.take();
         Ok(())
     }
 
     /// An empty chunk tells the others how far this member is.
     fn count(&mut self) -> Result<()> {
-        self.commons.put(0)?;
-        self.commons.show();
+        self.slots.put(0)?;
+        self.slots.show();
         Ok(())
     }
 
     fn all_counted(&mut self) -> Result<()> {
-        self.commons.shown(0..0)?;
+        self.slots.shown(0..0)?;
         Ok(())
     }
 
     /// The bytes of a member's share of a chunk.
     fn share(&self, chunk: &Range<usize>, member: usize) -> Range<usize> {
-        let share = self.commons.share(chunk.len(), member);
+        let share = self.slots.share(chunk.len(), member);
         chunk.start + share.start..chunk.start + share.end
     }
 
@@ -286,7 +286,7 @@ impl Operation<'_, '_, '_> {
     /// Reduces a block of all members' values into the result, in their order.
     fn reduce_block(&mut self, block: Range<usize>) -> Result<()> {
         let Self {
-            commons,
+            slots,
             combine,
             cards,
             ..
@@ -296,7 +296,7 @@ impl Operation<'_, '_, '_> {
         let other = &mut self.scratch.other[..length];
         let mut read = |member: usize, buffer: &mut [u8]| {
             let card: &Card = &cards[member];
-            commons.read(member, card.input().after(block.start), buffer)?;
+            slots.read(member, card.input().after(block.start), buffer)?;
             scale(combine.dtype, card.factor, buffer)
         };
         let values = &self.tensor.input()[block.clone()];
@@ -330,7 +330,7 @@ impl Operation<'_, '_, '_> {
             let share = self.share(&chunk, member);
             let place = self.cards[member].output().after(share.start);
             let result = &mut self.tensor.output()[share];
-            self.commons.read(member, place, result)?;
+            self.slots.read(member, place, result)?;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 
-use hvd_transport::Commons;
+use hvd_transport::SharedSlots;
 
 use crate::error::expect_length;
 use crate::kernel::{copy, copy_scaled, is_one, scale};
@@ -40,21 +40,21 @@ pub fn shared_allreduce(
     tensors: &mut [Tensor<'_>],
     workspace: &mut Workspace,
 ) -> Result<bool> {
-    let Some(commons) = comm.commons() else {
+    let Some(slots) = comm.shared_slots() else {
         return Ok(false);
     };
     check(combine, factor, tensors)?;
     let tuning = workspace.tuning;
     let operation = Operation {
-        index: commons.index(),
-        size: commons.size(),
-        commons,
+        index: slots.index(),
+        size: slots.size(),
+        slots,
         combine,
         factor,
         tensors: Tensors::new(tensors),
         scratch: workspace.scratch.bytes(BLOCK),
     };
-    let (bytes, room) = (operation.tensors.len(), operation.commons.capacity());
+    let (bytes, room) = (operation.tensors.len(), operation.slots.capacity());
     let small = tuning.small_allreduce_bytes.saturating_mul(2);
     if bytes <= room && bytes.saturating_mul(operation.size) <= small {
         operation.at_once()?;
@@ -89,7 +89,7 @@ pub(super) fn chunk_bytes(total: usize, most: usize) -> usize {
 }
 
 struct Operation<'a, 'b, 'c> {
-    commons: Commons<'a>,
+    slots: SharedSlots<'a>,
     index: usize,
     size: usize,
     combine: Combine,
@@ -106,10 +106,10 @@ impl Operation<'_, '_, '_> {
         if all.is_empty() {
             return Ok(());
         }
-        let slot = self.commons.put(all.len())?;
+        let slot = self.slots.put(all.len())?;
         show_in(self.combine, &self.tensors, all.clone(), slot)?;
-        self.commons.show();
-        let inputs = self.commons.shown(all.clone())?;
+        self.slots.show();
+        let inputs = self.slots.shown(all.clone())?;
         let (combine, size, factor) = (self.combine, self.size, self.factor);
         self.tensors.each(all, BLOCK, |tensors, stretch| {
             let result = tensors.output(&stretch);
@@ -118,7 +118,7 @@ impl Operation<'_, '_, '_> {
             })?;
             scale(combine.dtype, factor, result)
         })?;
-        self.commons.take();
+        self.slots.take();
         Ok(())
     }
 
@@ -143,23 +143,23 @@ impl Operation<'_, '_, '_> {
 
     /// Shows the others what they reduce.
     fn put(&mut self, chunk: Range<usize>) -> Result<()> {
-        let own = self.commons.share(chunk.len(), self.index);
-        let slot = self.commons.put(chunk.len())?;
+        let own = self.slots.share(chunk.len(), self.index);
+        let slot = self.slots.put(chunk.len())?;
         for part in [0..own.start, own.end..chunk.len()] {
             let range = chunk.start + part.start..chunk.start + part.end;
             show_in(self.combine, &self.tensors, range, &mut slot[part])?;
         }
-        self.commons.show();
+        self.slots.show();
         Ok(())
     }
 
     /// Reduces this member's part.
     fn reduce_part(&mut self, chunk: Range<usize>) -> Result<()> {
-        let part = self.commons.share(chunk.len(), self.index);
+        let part = self.slots.share(chunk.len(), self.index);
         let range = chunk.start + part.start..chunk.start + part.end;
         let (combine, size, index, factor) = (self.combine, self.size, self.index, self.factor);
         let scratch = &mut *self.scratch;
-        let (results, inputs) = self.commons.parts()?;
+        let (results, inputs) = self.slots.parts()?;
         self.tensors.each(range, BLOCK, |tensors, stretch| {
             let own = &mut scratch[..stretch.offset.len()];
             let own = scaled(
@@ -179,7 +179,7 @@ impl Operation<'_, '_, '_> {
             copy(result, tensors.output(&stretch));
             Ok(())
         })?;
-        self.commons.finish();
+        self.slots.finish();
         Ok(())
     }
 
@@ -187,8 +187,8 @@ impl Operation<'_, '_, '_> {
     fn take(&mut self, chunk: Range<usize>) -> Result<()> {
         for distance in 1..self.size {
             let member = (self.index + distance) % self.size;
-            let part = self.commons.share(chunk.len(), member);
-            let result = self.commons.part(member)?;
+            let part = self.slots.share(chunk.len(), member);
+            let result = self.slots.part(member)?;
             let range = chunk.start + part.start..chunk.start + part.end;
             self.tensors.each(range, usize::MAX, |tensors, stretch| {
                 let offset = stretch.offset.clone();
@@ -196,7 +196,7 @@ impl Operation<'_, '_, '_> {
                 Ok(())
             })?;
         }
-        self.commons.take();
+        self.slots.take();
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
-//! What a member of [`Commons`] reads straight out of another member's own memory.
+//! What a member of [`SharedSlots`] reads straight out of another member's own memory.
 //!
 //! Where that lies, the other one has told; it is believed as far as the system is asked. That the
 //! bytes are there, and not written to meanwhile, the members see to by taking turns.
 
 use std::time::Duration;
 
-use super::commons::Commons;
+use super::shared_slots::SharedSlots;
 use super::turn::expect_end;
 use crate::os::peer_memory;
 use crate::{Error, Result};
@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-impl Commons<'_> {
+impl SharedSlots<'_> {
     /// Fills `buffer` from a place in the memory of the member at `position`, which must have been
     /// readable when the operation began.
     ///
@@ -64,7 +64,7 @@ mod tests {
     use hvd_types::Rank;
 
     use crate::testing::{Setup, Wire};
-    use crate::{Commons, Failure, Mesh, Place};
+    use crate::{Failure, Mesh, Place, SharedSlots};
 
     /// What rank 0 gets that reads from nowhere, perhaps after the end of the job.
     fn refused(wire: Wire, gone: Option<u32>) -> String {
@@ -78,13 +78,13 @@ mod tests {
             });
         }
         let members = [0, 1].map(Rank::new);
-        let mut commons: Commons<'_> = mesh[0].transport.commons(&members).unwrap();
+        let mut slots: SharedSlots<'_> = mesh[0].transport.shared_slots(&members).unwrap();
         let place = Place {
             process: process::id(),
             address: 8,
         };
         assert!(!place.try_read(&mut [0]));
-        let error = commons.read(1, place, &mut [0; 4]).unwrap_err();
+        let error = slots.read(1, place, &mut [0; 4]).unwrap_err();
         error.to_string()
     }
 

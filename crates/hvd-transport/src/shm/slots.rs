@@ -216,7 +216,7 @@ impl Slots {
         debug_assert!(part.end <= self.place.capacity, "within one slot");
         let offset = self.place.slot(self.own, slot) + part.start;
         // SAFETY: peers are not in this part, see above; and this rank has one slice of its slots
-        // at a time, because `Commons` lends them from behind a unique borrow.
+        // at a time, because `SharedSlots` lends them from behind a unique borrow.
         unsafe { self.memory.bytes_mut(offset, part.len()) }
     }
 }

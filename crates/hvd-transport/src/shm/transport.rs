@@ -8,7 +8,7 @@ use hvd_types::Rank;
 use super::rings::Rings;
 use super::segment::Segment;
 use crate::member::Member;
-use crate::{Commons, Error, Interest, Lane, Result, Transport, Wake, Waker};
+use crate::{Error, Interest, Lane, Result, SharedSlots, Transport, Wake, Waker};
 
 /// One rank's end of the shared memory of its job.
 #[derive(Debug)]
@@ -99,8 +99,8 @@ impl Transport for SharedMemory {
         self.rings.waker()
     }
 
-    fn commons(&mut self, members: &[Rank]) -> Option<Commons<'_>> {
+    fn shared_slots(&mut self, members: &[Rank]) -> Option<SharedSlots<'_>> {
         let place = |rank: Rank| Some(rank.index());
-        Commons::new(&self.member, &mut self.rings, members, place)
+        SharedSlots::new(&self.member, &mut self.rings, members, place)
     }
 }

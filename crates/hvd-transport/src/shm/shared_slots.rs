@@ -14,7 +14,7 @@
 //! A chunk of which nothing is reduced in parts is put, shown, read with `shown` or `whole`, and
 //! taken; whoever has nothing to show puts an empty one.
 //!
-//! The stages work on different chunks: `put` may be [`Commons::DEPTH`] chunks ahead of `take`. The
+//! The stages work on different chunks: `put` may be [`SharedSlots::DEPTH`] chunks ahead of `take`. The
 //! order is fixed by counts in here, so a caller cannot reach bytes that are not its turn's.
 
 use std::ops::Range;
@@ -33,7 +33,7 @@ const GRAIN: usize = 64;
 
 /// The slots of some ranks of one host, for the length of one operation.
 #[derive(Debug)]
-pub struct Commons<'a> {
+pub struct SharedSlots<'a> {
     pub(super) member: &'a Member,
     pub(super) rings: &'a mut Rings,
     /// By position.
@@ -77,7 +77,7 @@ impl Inputs<'_> {
     }
 }
 
-impl<'a> Commons<'a> {
+impl<'a> SharedSlots<'a> {
     /// Chunks that may be under way at a time.
     pub const DEPTH: usize = slots::DEPTH;
 
@@ -278,7 +278,7 @@ impl<'a> Commons<'a> {
     }
 }
 
-impl Drop for Commons<'_> {
+impl Drop for SharedSlots<'_> {
     fn drop(&mut self) {
         for peer in self.other_positions().map(|position| self.group[position]) {
             self.rings.part.slots.advance(peer.place, self.shown);
@@ -332,8 +332,8 @@ mod tests {
         let ([mut zero, mut one], _) = pair();
         let members = [1, 0].map(Rank::new);
         let (mut one, mut zero) = (
-            one.commons(&members).unwrap(),
-            zero.commons(&members).unwrap(),
+            one.shared_slots(&members).unwrap(),
+            zero.shared_slots(&members).unwrap(),
         );
         assert_eq!((one.index(), zero.index(), one.size()), (0, 1, 2));
         for turn in 0..10 {
@@ -358,7 +358,7 @@ mod tests {
     fn nonsense_in_the_memory_is_an_error_that_names_the_peer() {
         let ([mut zero, mut one], memory) = pair();
         let members = [0, 1].map(Rank::new);
-        let mut theirs = one.commons(&members).unwrap();
+        let mut theirs = one.shared_slots(&members).unwrap();
         theirs.put(8).unwrap().fill(1);
         theirs.show();
         // Whatever rank 1 has stored about slots, one word after the other.
@@ -367,7 +367,7 @@ mod tests {
             .filter(|&offset| memory.long(offset).load(Ordering::Relaxed) == 1)
             .collect();
         assert!(!words.is_empty());
-        let mut own = zero.commons(&members).unwrap();
+        let mut own = zero.shared_slots(&members).unwrap();
         own.put(8).unwrap().fill(1);
         own.show();
         for offset in words {
@@ -381,9 +381,9 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_no_commons() {
+    fn strangers_have_no_shared_slots() {
         let ([mut zero, _], _) = pair();
-        assert!(zero.commons(&[Rank::new(0)]).is_none(), "alone");
-        assert!(zero.commons(&[Rank::new(1)]).is_none(), "not a member");
+        assert!(zero.shared_slots(&[Rank::new(0)]).is_none(), "alone");
+        assert!(zero.shared_slots(&[Rank::new(1)]).is_none(), "not a member");
     }
 }

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-mod meddler;
+mod tampering_proxy;
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
-pub use meddler::{Attack, Direction, Meddler, Plan};
+pub use tampering_proxy::{Attack, Direction, Tampering, TamperingProxy};
 
 /// How long a test's ranks may take before the test is declared hung.
 pub const DEADLINE: Duration = Duration::from_secs(60);

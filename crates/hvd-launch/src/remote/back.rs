@@ -207,7 +207,7 @@ fn knock(address: SocketAddr, key: &JobKey, host: u32) -> hvd_rendezvous::Result
 }
 
 #[cfg(test)]
-mod meddler;
+mod tampering;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use hvd_testkit::{Attack, Direction, Meddler, Plan};
+use hvd_testkit::{Attack, Direction, Tampering, TamperingProxy};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 use super::*;
@@ -195,25 +195,25 @@ fn a_crowd_is_served_and_leaves_no_thread_behind() {
 }
 
 #[test]
-fn somebody_on_the_way_who_changes_a_probe_makes_it_fail() {
+fn tampering_with_a_probe_makes_it_fail() {
     for attack in Attack::ALL {
         for direction in Direction::BOTH {
             let key = key();
             let port = ProbePort::open(None, &key, 5).unwrap();
-            let plan = Plan {
+            let tampering = Tampering {
                 purpose: Purpose::Probe as u8,
                 direction,
                 after: 2,
                 attack,
             };
-            let meddler = Meddler::new(plan);
-            let way = meddler.before(local(port.number()), local(0)).unwrap();
+            let proxy = TamperingProxy::new(tampering);
+            let way = proxy.in_front_of(local(port.number()), local(0)).unwrap();
             // Another one first, of which something can be replayed.
             for _ in 0..2 {
                 let outcome = probe(way, &key, 5, Duration::from_secs(1));
-                assert!(outcome.is_err(), "{plan:?}: {outcome:?}");
+                assert!(outcome.is_err(), "{tampering:?}: {outcome:?}");
             }
-            assert_eq!(meddler.done(), 2, "{plan:?}");
+            assert_eq!(proxy.done(), 2, "{tampering:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Somebody between driver and agent who changes, drops, repeats, moves and replays what they say:
-//! the link is lost, with that as its reason, and no order and no notice is another.
+//! A proxy between driver and agent changes, drops, repeats, reorders and replays records: the link is
+//! lost, with that as its reason, and no order and no notice is changed.
 
 use std::time::Duration;
 
-use hvd_testkit::{Attack, Direction, Meddler, Plan};
+use hvd_testkit::{Attack, Direction, Tampering, TamperingProxy};
 use tokio::time::timeout;
 
 use super::*;
@@ -29,13 +29,13 @@ async fn talk(mut link: TestLink) -> Loss {
     Loss::Closed
 }
 
-async fn attempt(plan: Plan) -> [Loss; 2] {
+async fn attempt(tampering: Tampering) -> [Loss; 2] {
     let key = JobKey::generate().unwrap();
     let door = Door::open(&key).unwrap();
     let arrival = door.expect(7, KnownAs::default());
     let target = (Ipv4Addr::LOCALHOST, door.port()).into();
-    let meddler = Meddler::new(plan);
-    let way = meddler.before(target, "127.0.0.1:0".parse().unwrap());
+    let proxy = TamperingProxy::new(tampering);
+    let way = proxy.in_front_of(target, "127.0.0.1:0".parse().unwrap());
     let (theirs, way) = (key.clone(), way.unwrap());
     let knocking = tokio::task::spawn_blocking(move || knock(way, &theirs, 7));
     let driver = timeout(LONG, arrival).await.unwrap().unwrap();
@@ -45,7 +45,7 @@ async fn attempt(plan: Plan) -> [Loss; 2] {
         TestLink::start(reader, writer)
     };
     let losses = tokio::join!(talk(start(driver)), talk(start(agent)));
-    assert_eq!(meddler.done(), 1, "{plan:?}");
+    assert_eq!(proxy.done(), 1, "{tampering:?}");
     losses.into()
 }
 
@@ -53,17 +53,17 @@ async fn attempt(plan: Plan) -> [Loss; 2] {
 async fn every_attack_on_an_agents_link_is_noticed_and_changes_nothing() {
     for attack in Attack::ALL {
         for direction in Direction::BOTH {
-            let plan = Plan {
+            let tampering = Tampering {
                 purpose: Purpose::Agent as u8,
                 direction,
                 after: 5,
                 attack,
             };
-            let losses = attempt(plan).await;
+            let losses = attempt(tampering).await;
             let tampered = Loss::Broken(hvd_rendezvous::session::TAMPERED.to_owned());
             // Bytes that never come are noticed by their absence.
             let noticed = losses.contains(&tampered) || attack == Attack::Stretch;
-            assert!(noticed, "{plan:?}: {losses:?}");
+            assert!(noticed, "{tampering:?}: {losses:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Somebody between two ranks who changes, drops, repeats, moves and replays what they say: on every
-//! kind of connection such an attempt ends in an error that names a rank, its host and the
-//! connection, and no byte that was received is another than the one that was sent.
+//! A proxy between two ranks changes, drops, repeats, reorders and replays records: on every kind of
+//! connection this ends in an error that names a rank, its host and the connection, and every byte
+//! that is received is the byte that was sent.
 
 #![expect(clippy::unwrap_used, reason = "this is how a test fails")]
 
@@ -9,15 +9,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hvd_rendezvous::{JobKey, MemoryStore, Purpose, Result as StoreResult, Store};
-use hvd_testkit::{Attack, Direction, Meddler, Plan, run_ranks_with};
+use hvd_testkit::{Attack, Direction, Tampering, TamperingProxy, run_ranks_with};
 use hvd_transport::testing::options;
 use hvd_transport::{Encryption, Interest, Lane, Mesh, MeshOptions, Result, TransportKind, join};
 use hvd_types::Rank;
 
-/// A store that tells rank 1 to reach rank 0 by way of somebody else, and the other way round.
+/// A store that replaces every rank's address by that of a proxy.
 struct Diverted {
     store: MemoryStore,
-    meddler: Meddler,
+    proxy: TamperingProxy,
 }
 
 impl Store for Diverted {
@@ -51,7 +51,7 @@ impl Store for Diverted {
             let (address, rest) = text.split_once('\n').unwrap();
             if let Ok(address) = address.parse::<SocketAddr>() {
                 let bind = "127.0.0.1:0".parse().unwrap();
-                let changed = self.meddler.before(address, bind).unwrap();
+                let changed = self.proxy.in_front_of(address, bind).unwrap();
                 *value = format!("{changed}\n{rest}").into_bytes();
             }
         }
@@ -106,17 +106,17 @@ fn talk_control(mesh: &mut Mesh, other: Rank, mut said: &[u8], heard: &mut [u8])
 }
 
 /// How both ranks ended.
-fn outcome(plan: Plan, lane: Lane) -> (Vec<String>, usize) {
+fn outcome(tampering: Tampering, lane: Lane) -> (Vec<String>, usize) {
     let key = JobKey::generate().unwrap();
-    let (store, meddler) = (MemoryStore::new(), Meddler::new(plan));
+    let (store, proxy) = (MemoryStore::new(), TamperingProxy::new(tampering));
     let ranks: Vec<(MeshOptions, Diverted)> = (0..2)
         .map(|rank| {
             let patience = Duration::from_secs(20);
             let mut options = options(rank, 2, &key, TransportKind::Tcp, patience);
             options.silence = Duration::from_secs(2);
             options.tcp.encryption = Encryption::All;
-            let (store, meddler) = (store.clone(), meddler.clone());
-            (options, Diverted { store, meddler })
+            let (store, proxy) = (store.clone(), proxy.clone());
+            (options, Diverted { store, proxy })
         })
         .collect();
     let outcomes = run_ranks_with(ranks, move |_, (options, mut store)| {
@@ -125,38 +125,38 @@ fn outcome(plan: Plan, lane: Lane) -> (Vec<String>, usize) {
         let talked = joined.and_then(|mut mesh| talk(&mut mesh, lane, end));
         talked.unwrap_err().to_string()
     });
-    (outcomes, meddler.done())
+    (outcomes, proxy.done())
 }
 
 fn attack(purpose: Purpose, lane: Lane, after: usize, words: &str) {
-    let plans = Attack::ALL.map(|attack| Direction::BOTH.map(|direction| (attack, direction)));
+    let attacks = Attack::ALL.map(|attack| Direction::BOTH.map(|direction| (attack, direction)));
     // What never arrives is waited for, so all of them go on at once.
     thread::scope(|scope| {
-        for (attack, direction) in plans.into_iter().flatten() {
-            let plan = Plan {
+        for (attack, direction) in attacks.into_iter().flatten() {
+            let tampering = Tampering {
                 purpose: purpose as u8,
                 direction,
                 after,
                 attack,
             };
-            scope.spawn(move || attempt(plan, lane, words));
+            scope.spawn(move || attempt(tampering, lane, words));
         }
     });
 }
 
-fn attempt(plan: Plan, lane: Lane, words: &str) {
-    let (errors, done) = outcome(plan, lane);
-    assert!(done > 0, "{plan:?}: nothing was changed");
+fn attempt(tampering: Tampering, lane: Lane, words: &str) {
+    let (errors, done) = outcome(tampering, lane);
+    assert!(done > 0, "{tampering:?}: nothing was changed");
     for error in &errors {
         assert!(
             error.contains("rank ") && error.contains("on host"),
-            "{plan:?}: {error}"
+            "{tampering:?}: {error}"
         );
     }
     let is_named = errors.iter().any(|error| error.contains(words));
     // Bytes that never come are noticed by their absence.
-    let is_absent = matches!(plan.attack, Attack::Stretch);
-    assert!(is_named || is_absent, "{plan:?}: {errors:?}");
+    let is_absent = matches!(tampering.attack, Attack::Stretch);
+    assert!(is_named || is_absent, "{tampering:?}: {errors:?}");
 }
 
 #[test]

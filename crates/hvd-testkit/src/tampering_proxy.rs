@@ -1,5 +1,5 @@
-//! Somebody on the way between two processes of a job: passes connections on, and changes one of
-//! them once its handshake is over. Knows the shape of the messages and no key.
+//! A proxy between two processes of a job that forwards connections and tampers with one of their
+//! records after the handshake. Knows the shape of the messages and no key.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -44,12 +44,12 @@ impl Attack {
     ];
 }
 
-/// Which way the changed bytes go.
+/// The direction of the changed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the one who connects.
+    /// From the connector.
     Forth,
-    /// To the one who connects.
+    /// To the connector.
     Back,
 }
 
@@ -58,12 +58,12 @@ impl Direction {
     pub const BOTH: [Self; 2] = [Self::Forth, Self::Back];
 }
 
-/// What is to be changed.
+/// Which record is changed, and how.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct Tampering {
     /// The purpose of the connections, as their hello gives it.
     pub purpose: u8,
-    /// Which way.
+    /// In which direction.
     pub direction: Direction,
     /// Records that pass before.
     pub after: usize,
@@ -71,24 +71,24 @@ pub struct Plan {
     pub attack: Attack,
 }
 
-/// Records by their way and their number in their connection.
+/// Records by their direction and their number in their connection.
 type Records = HashMap<(Direction, usize), Vec<u8>>;
 
-/// Passes connections on until the test ends.
+/// Forwards connections until the test ends.
 #[derive(Debug, Clone)]
-pub struct Meddler {
-    plan: Plan,
+pub struct TamperingProxy {
+    tampering: Tampering,
     /// Those of earlier connections.
     recorded: Arc<Mutex<Records>>,
-    /// How often the plan was carried out.
+    /// How often a record was changed.
     done: Arc<Mutex<usize>>,
 }
 
-impl Meddler {
-    /// Somebody with a plan.
-    pub fn new(plan: Plan) -> Self {
+impl TamperingProxy {
+    /// A proxy that changes what `tampering` says.
+    pub fn new(tampering: Tampering) -> Self {
         Self {
-            plan,
+            tampering,
             recorded: Arc::default(),
             done: Arc::default(),
         }
@@ -99,29 +99,31 @@ impl Meddler {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address at which connections to `target` are changed. `bind` is where to listen.
-    pub fn before(&self, target: SocketAddr, bind: SocketAddr) -> io::Result<SocketAddr> {
+    /// Listens at `bind` and forwards to `target`; returns the address to connect to.
+    pub fn in_front_of(&self, target: SocketAddr, bind: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(bind)?;
         let address = listener.local_addr()?;
         let this = self.clone();
-        spawn("hvd-test-meddler", move || {
+        spawn("hvd-test-proxy", move || {
             while let Ok((stream, _)) = listener.accept() {
                 let this = this.clone();
-                let _ = spawn("hvd-test-meddling", move || drop(this.pass(stream, target)));
+                let _ = spawn("hvd-test-tamper", move || {
+                    drop(this.forward(stream, target))
+                });
             }
         })?;
         Ok(address)
     }
 
-    fn pass(&self, connector: TcpStream, target: SocketAddr) -> io::Result<()> {
+    fn forward(&self, connector: TcpStream, target: SocketAddr) -> io::Result<()> {
         let acceptor = TcpStream::connect(target)?;
         connector.set_nodelay(true)?;
         acceptor.set_nodelay(true)?;
         let mut hello = [0; HELLO];
         (&connector).read_exact(&mut hello)?;
         (&acceptor).write_all(&hello)?;
-        let is_meant = hello[PURPOSE] == self.plan.purpose;
-        let ways = [
+        let is_target = hello[PURPOSE] == self.tampering.purpose;
+        let directions = [
             (
                 Direction::Forth,
                 connector.try_clone()?,
@@ -129,22 +131,22 @@ impl Meddler {
             ),
             (Direction::Back, acceptor, connector),
         ];
-        for (direction, from, to) in ways {
+        for (direction, from, to) in directions {
             let this = self.clone();
-            spawn("hvd-test-way", move || {
-                if is_meant {
-                    let _ = this.meddle(direction, &from, &to);
+            spawn("hvd-test-forward", move || {
+                if is_target {
+                    let _ = this.tamper(direction, &from, &to);
                 } else {
                     let _ = io::copy(&mut &from, &mut &to);
                 }
-                // The other way ends by itself, as it would without somebody between.
+                // The other direction ends by itself, as it would without a proxy.
                 let _ = to.shutdown(Shutdown::Write);
             })?;
         }
         Ok(())
     }
 
-    fn meddle(
+    fn tamper(
         &self,
         direction: Direction,
         mut from: &TcpStream,
@@ -158,7 +160,7 @@ impl Meddler {
         for number in 0.. {
             let record = read_record(from)?;
             let before = self.record(direction, number, &record);
-            if direction != self.plan.direction || number != self.plan.after {
+            if direction != self.tampering.direction || number != self.tampering.after {
                 to.write_all(&record)?;
                 continue;
             }
@@ -181,7 +183,7 @@ impl Meddler {
         from: &TcpStream,
     ) -> io::Result<Vec<u8>> {
         let middle = 4 + (record.len() - 4) / 2;
-        match self.plan.attack {
+        match self.tampering.attack {
             Attack::Flip => record[middle] ^= 1,
             Attack::Stretch => record[0] ^= 1,
             Attack::Drop => record.clear(),

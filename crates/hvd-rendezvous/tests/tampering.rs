@@ -1,5 +1,5 @@
-//! Somebody between a worker and the store who changes, drops, repeats, moves and replays what they
-//! say: every such attempt is noticed by the end that it reaches, and no value is another.
+//! A proxy between a worker and the store changes, drops, repeats, reorders and replays records: the
+//! receiving end notices every attempt, and no value is changed.
 
 #![expect(clippy::unwrap_used, reason = "this is how a test fails")]
 
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use hvd_rendezvous::{Client, JobKey, Purpose, Server, Store};
-use hvd_testkit::{Attack, Direction, Meddler, Plan};
+use hvd_testkit::{Attack, Direction, Tampering, TamperingProxy};
 
 const LONG: Duration = Duration::from_secs(3);
 
@@ -25,10 +25,10 @@ fn converse(client: &mut Client, number: usize) -> Result<(), String> {
 
 #[test]
 fn every_attack_on_the_store_is_noticed_and_changes_nothing() {
-    let plans = Attack::ALL.map(|attack| Direction::BOTH.map(|direction| (attack, direction)));
+    let attacks = Attack::ALL.map(|attack| Direction::BOTH.map(|direction| (attack, direction)));
     // What never arrives is waited for, so all of them go on at once.
     thread::scope(|scope| {
-        for (attack, direction) in plans.into_iter().flatten() {
+        for (attack, direction) in attacks.into_iter().flatten() {
             scope.spawn(move || attempt(attack, direction));
         }
     });
@@ -37,29 +37,29 @@ fn every_attack_on_the_store_is_noticed_and_changes_nothing() {
 fn attempt(attack: Attack, direction: Direction) {
     let key = JobKey::generate().unwrap();
     let server = Server::start("127.0.0.1:0", &key).unwrap();
-    let plan = Plan {
+    let tampering = Tampering {
         purpose: Purpose::Store as u8,
         direction,
         after: 5,
         attack,
     };
-    let meddler = Meddler::new(plan);
+    let proxy = TamperingProxy::new(tampering);
     let bind = "127.0.0.1:0".parse().unwrap();
-    let port = meddler.before(server.address(), bind).unwrap().port();
+    let port = proxy.in_front_of(server.address(), bind).unwrap().port();
     // Only who replays needs to have seen another connection.
     let clients = if attack == Attack::Replay { 2 } else { 1 };
     for number in 0..clients {
         let mut client = Client::connect("127.0.0.1", port, &key, LONG).unwrap();
         let error = converse(&mut client, number).unwrap_err();
-        assert!(error.contains("key-value store"), "{plan:?}: {error}");
+        assert!(error.contains("key-value store"), "{tampering:?}: {error}");
         for round in 0..20 {
             let stored = server.get(&format!("{number}/{round}"));
             let expected = format!("value {round}");
             assert!(
                 stored.is_none_or(|it| it == expected.as_bytes()),
-                "{plan:?}"
+                "{tampering:?}"
             );
         }
     }
-    assert_eq!(meddler.done(), clients, "{plan:?}");
+    assert_eq!(proxy.done(), clients, "{tampering:?}");
 }

@@ -8,7 +8,7 @@ use hvd_rendezvous::objects::ObjectSeal;
 use hvd_rendezvous::{JobKey, MemoryStore};
 use hvd_types::{Placement, Rank};
 
-use crate::mesh::{Pretence, join_as};
+use crate::mesh::{TestOverrides, join_with};
 use crate::shm::Capacities;
 use crate::{Abort, Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, mem};
 
@@ -134,7 +134,7 @@ impl Setup {
                     let mut store = store.clone();
                     let half = 2 * rank / self.size;
                     let host = (self.wire == Wire::Mixed).then(|| format!("half {half}"));
-                    let pretence = Pretence {
+                    let overrides = TestOverrides {
                         capacities,
                         host_identity: host,
                         stripe: self.capacity,
@@ -142,7 +142,7 @@ impl Setup {
                     thread::Builder::new()
                         .name(format!("hvd-test-join-{rank}"))
                         .spawn_scoped(scope, move || {
-                            join_as(&options, &pretence, &mut store, &Abort::new())
+                            join_with(&options, &overrides, &mut store, &Abort::new())
                         })
                         .expect("a thread")
                 })

@@ -1,4 +1,4 @@
-//! Where all ranks of a job are, and how this rank connects to one of them.
+//! The endpoints of all ranks of a job, and how this rank connects to one of them.
 //!
 //! Shared by joining and by the threads that connect lanes later; nothing in it changes.
 
@@ -9,7 +9,7 @@ use hvd_rendezvous::deadline::Timed;
 use hvd_rendezvous::{Purpose, handshake};
 use hvd_types::Rank;
 
-use super::card::Card;
+use super::endpoint::Endpoint;
 use super::{Encryption, MeshOptions, hello, network};
 use crate::lifeline::Line;
 use crate::os::socket;
@@ -26,24 +26,24 @@ const CONNECTIONS_BETWEEN_HOSTS: u8 = 2;
 /// What fails if a host cannot be reached.
 const DIAL: &str = "connecting";
 
-/// Everybody's card, and what this rank was told.
+/// The endpoints of all ranks, and this rank's options.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct PeerDirectory {
     pub(super) options: MeshOptions,
     /// By rank.
-    pub(super) cards: Vec<Card>,
+    pub(super) endpoints: Vec<Endpoint>,
     /// Bytes that go over one connection before the next is used.
     pub(super) stripe: usize,
     pub(super) abort: Abort,
 }
 
-impl Directory {
+impl PeerDirectory {
     pub(super) fn rank(&self) -> Rank {
         self.options.placement.rank
     }
 
     pub(super) fn host(&self, rank: Rank) -> &str {
-        &self.cards[rank.index()].hostname
+        &self.endpoints[rank.index()].hostname
     }
 
     /// How many connections carry a lane to a rank; the same seen from there.
@@ -51,7 +51,8 @@ impl Directory {
         if lane == Lane::Control {
             return 1;
         }
-        let is_here = self.cards[peer.index()].is_beside(&self.cards[self.rank().index()]);
+        let is_here =
+            self.endpoints[peer.index()].shares_host_with(&self.endpoints[self.rank().index()]);
         self.options.tcp.connections.unwrap_or(if is_here {
             CONNECTIONS_WITHIN_HOST
         } else {
@@ -91,7 +92,7 @@ impl Directory {
         end: Instant,
     ) -> Result<Option<SecureStream>> {
         self.abort.check()?;
-        let address = network::address_of(&self.options, peer, &self.cards[peer.index()])?;
+        let address = network::address_of(&self.options, peer, &self.endpoints[peer.index()])?;
         self.try_reach(peer, address, purpose, number, end)
             .map_err(|error| {
                 let host = self.host(peer);
@@ -109,7 +110,7 @@ impl Directory {
     /// Tells another rank of a failure, on a lifeline that carries nothing else. Also after an
     /// abort: that is when it is needed.
     pub(super) fn report_to(&self, peer: Rank, failure: &Failure, end: Instant) -> Result<()> {
-        let address = network::address_of(&self.options, peer, &self.cards[peer.index()])?;
+        let address = network::address_of(&self.options, peer, &self.endpoints[peer.index()])?;
         let stream = self.try_reach(peer, address, Purpose::Lifeline, 0, end)?;
         stream.map_or(Ok(()), |stream| {
             Line::new(peer, self.host(peer).to_owned(), stream)
@@ -133,8 +134,8 @@ impl Directory {
         stream.set_nodelay(true).map_err(Error::io(doing))?;
         let mut timed = Timed::new(&stream, end);
         let mut session = handshake::connect(&mut timed, &self.options.key, purpose)?;
-        let (rank, attempt) = (self.rank(), self.cards[peer.index()].attempt);
-        let is_welcome = hello::say(&mut session.over(timed), rank, attempt, number)?;
+        let (rank, attempt) = (self.rank(), self.endpoints[peer.index()].attempt);
+        let is_welcome = hello::send(&mut session.over(timed), rank, attempt, number)?;
         stream.set_read_timeout(None).map_err(Error::io(doing))?;
         stream.set_write_timeout(None).map_err(Error::io(doing))?;
         Ok(is_welcome.then_some(SecureStream { stream, session }))

@@ -1,12 +1,12 @@
-//! What is said on a connection between ranks right after the handshake.
+//! The first messages on a connection between ranks, right after the handshake.
 //!
 //! ```text
 //! connector   rank u32 | attempt u64 | number u8, little endian   ->
-//!             <-   verdict u8: 0 welcome, 1 another attempt, 2 not expected,
+//!             <-   reply u8: 0 welcome, 1 another attempt, 2 not expected,
 //!                  3 not needed: the acceptor connects that lane itself            acceptor
 //! ```
 //!
-//! The attempt is the one of the acceptor's card: a connector that has met an earlier one is
+//! The attempt is the one of the acceptor's endpoint: a connector that has met an earlier one is
 //! refused. The number tells the connections of one lane apart.
 
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use hvd_rendezvous::Purpose;
 use hvd_types::Rank;
 
-use super::claims::Claims;
+use super::tie_break::TieBreak;
 use crate::{Error, Result};
 
 const WELCOME: u8 = 0;
@@ -22,29 +22,29 @@ const OTHER_ATTEMPT: u8 = 1;
 const NOT_EXPECTED: u8 = 2;
 const NOT_NEEDED: u8 = 3;
 
-/// What a connector is told.
+/// The acceptor's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum HelloReply {
     Welcome,
     /// The other rank is about to connect that lane.
     NotNeeded,
     NotExpected,
 }
 
-/// Whom an acceptor lets in.
+/// Which connections an acceptor accepts.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct ExpectedPeers {
     /// The acceptor's own rank.
     pub(super) rank: Rank,
     pub(super) size: u32,
     /// Its own attempt to join.
     pub(super) attempt: u64,
     /// Who connects which lane.
-    pub(super) claims: Claims,
+    pub(super) tie_break: TieBreak,
 }
 
-/// Introduces `rank` to the acceptor; false if the acceptor connects that lane itself.
-pub(super) fn say(
+/// Sends the hello of `rank` and reads the reply; false if the acceptor connects that lane itself.
+pub(super) fn send(
     stream: &mut (impl Read + Write),
     rank: Rank,
     attempt: u64,
@@ -55,9 +55,9 @@ pub(super) fn say(
     hello.extend(attempt.to_le_bytes());
     hello.push(number);
     stream.write_all(&hello).map_err(Error::io(doing))?;
-    let mut verdict = [0];
-    stream.read_exact(&mut verdict).map_err(Error::io(doing))?;
-    match verdict {
+    let mut reply = [0];
+    stream.read_exact(&mut reply).map_err(Error::io(doing))?;
+    match reply {
         [WELCOME] => Ok(true),
         [NOT_NEEDED] => Ok(false),
         [OTHER_ATTEMPT] => Err(refusal(
@@ -71,44 +71,43 @@ fn refusal(text: &'static str) -> Error {
     Error::io("introducing this rank to another")(io::Error::other(text))
 }
 
-/// Hears who the connector is and the connection's number, and says whether it is somebody who is
-/// expected.
-pub(super) fn hear(
+/// Reads the connector's rank and the connection's number, and replies whether it is expected.
+pub(super) fn receive(
     stream: &mut (impl Read + Write),
     purpose: Purpose,
-    expected: &Expected,
-) -> io::Result<(Verdict, Rank, u8)> {
+    expected: &ExpectedPeers,
+) -> io::Result<(HelloReply, Rank, u8)> {
     let mut hello = [0; 13];
     stream.read_exact(&mut hello)?;
     let [a, b, c, d, attempt @ .., number] = hello;
     let rank = Rank::new(u32::from_le_bytes([a, b, c, d]));
     if u64::from_le_bytes(attempt) != expected.attempt {
         stream.write_all(&[OTHER_ATTEMPT])?;
-        return Ok((Verdict::NotExpected, rank, number));
+        return Ok((HelloReply::NotExpected, rank, number));
     }
-    let verdict = expected.judge(rank, purpose, number);
-    let said = match verdict {
-        Verdict::Welcome => WELCOME,
-        Verdict::NotNeeded => NOT_NEEDED,
-        Verdict::NotExpected => NOT_EXPECTED,
+    let reply = expected.reply_to(rank, purpose, number);
+    let code = match reply {
+        HelloReply::Welcome => WELCOME,
+        HelloReply::NotNeeded => NOT_NEEDED,
+        HelloReply::NotExpected => NOT_EXPECTED,
     };
-    stream.write_all(&[said])?;
-    Ok((verdict, rank, number))
+    stream.write_all(&[code])?;
+    Ok((reply, rank, number))
 }
 
-impl Expected {
-    fn judge(&self, rank: Rank, purpose: Purpose, number: u8) -> Verdict {
+impl ExpectedPeers {
+    fn reply_to(&self, rank: Rank, purpose: Purpose, number: u8) -> HelloReply {
         if rank.number() >= self.size || rank == self.rank {
-            return Verdict::NotExpected;
+            return HelloReply::NotExpected;
         }
         match purpose {
-            Purpose::Lifeline if self.rank == Rank::COORDINATOR => Verdict::Welcome,
-            Purpose::Control | Purpose::Data => self.claims.judge(rank, purpose, number),
+            Purpose::Lifeline if self.rank == Rank::COORDINATOR => HelloReply::Welcome,
+            Purpose::Control | Purpose::Data => self.tie_break.reply_to(rank, purpose, number),
             Purpose::Lifeline
             | Purpose::Store
             | Purpose::Segment
             | Purpose::Agent
-            | Purpose::Probe => Verdict::NotExpected,
+            | Purpose::Probe => HelloReply::NotExpected,
         }
     }
 }
@@ -122,22 +121,22 @@ mod tests {
     /// What rank 1 of 3, in attempt 7, answers.
     fn answer(rank: u32, attempt: u64, purpose: Purpose) -> (u8, bool) {
         let own = Rank::new(1);
-        let (size, claims) = (3, Claims::new(own));
-        let expected = Expected {
+        let (size, tie_break) = (3, TieBreak::new(own));
+        let expected = ExpectedPeers {
             rank: own,
             size,
             attempt: 7,
-            claims,
+            tie_break,
         };
         let mut hello = rank.to_le_bytes().to_vec();
         hello.extend(attempt.to_le_bytes());
         hello.push(0);
         let mut stream = Cursor::new(hello);
-        let (verdict, heard, 0) = hear(&mut stream, purpose, &expected).unwrap() else {
+        let (reply, sender, 0) = receive(&mut stream, purpose, &expected).unwrap() else {
             panic!("another number")
         };
-        assert_eq!(heard, Rank::new(rank));
-        (stream.into_inner()[13], verdict == Verdict::Welcome)
+        assert_eq!(sender, Rank::new(rank));
+        (stream.into_inner()[13], reply == HelloReply::Welcome)
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! This rank's port: takes connections of other ranks in whatever order they come. During joining
-//! it gives out lifelines when they are asked for; lanes are for [`super::late`], which takes it
+//! it gives out lifelines when they are asked for; lanes are for [`super::lazy_connect`], which takes it
 //! over.
 
 use std::collections::{HashMap, HashSet};
@@ -13,8 +13,8 @@ use hvd_rendezvous::deadline::{self, Socket, Timed};
 use hvd_rendezvous::{Error as StoreError, Purpose};
 use hvd_types::Rank;
 
-use super::claims::Claims;
-use super::hello::{self, Expected, Verdict};
+use super::hello::{self, ExpectedPeers, HelloReply};
+use super::tie_break::TieBreak;
 use super::{MeshOptions, network};
 use crate::secure::SecureStream;
 use crate::{Abort, Error, Lane, Result, Waker};
@@ -22,37 +22,37 @@ use crate::{Abort, Error, Lane, Result, Waker};
 /// How long an authenticated connector may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
 
-/// Whose connection it is, what for, and its number among those.
-pub(super) type Key = (Rank, Purpose, u8);
+/// A connection's rank, its purpose, and its number among those.
+pub(super) type ConnectionKey = (Rank, Purpose, u8);
 
 /// What ends a wait for connections.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum ConnectionEvent {
     /// Another rank has connected.
-    Arrived(Key, SecureStream),
+    Arrived(ConnectionKey, SecureStream),
     /// This rank has tried to connect a lane; none if the other rank does.
     Dialed(Rank, Lane, Result<Option<Vec<SecureStream>>>),
     Aborted,
 }
 
-/// Where news goes, and who is told that there is some.
+/// Where events go, and the waker that is called for each.
 #[derive(Debug, Clone)]
-pub(super) struct Desk {
-    sender: Sender<News>,
+pub(super) struct EventSender {
+    sender: Sender<ConnectionEvent>,
     waker: Arc<OnceLock<Waker>>,
 }
 
-impl Desk {
-    pub(super) fn tell(&self, news: News) {
-        // Nobody listens any more once this rank has left.
-        let _ = self.sender.send(news);
+impl EventSender {
+    pub(super) fn send(&self, event: ConnectionEvent) {
+        // There is no receiver any more once this rank has left.
+        let _ = self.sender.send(event);
         if let Some(waker) = self.waker.get() {
             waker.wake();
         }
     }
 
-    /// Has `waker` called for all news from now on.
-    pub(super) fn on_news(&self, waker: Waker) {
+    /// Has `waker` called for all events from now on.
+    pub(super) fn set_waker(&self, waker: Waker) {
         let _ = self.waker.set(waker);
     }
 }
@@ -61,10 +61,10 @@ impl Desk {
 pub(super) struct Incoming {
     address: SocketAddr,
     abort: Abort,
-    pub(super) desk: Desk,
-    pub(super) news: Receiver<News>,
-    pub(super) arrived: HashMap<Key, SecureStream>,
-    expected: Arc<Expected>,
+    pub(super) event_sender: EventSender,
+    pub(super) events: Receiver<ConnectionEvent>,
+    pub(super) arrived: HashMap<ConnectionKey, SecureStream>,
+    expected: Arc<ExpectedPeers>,
     /// Closes the port when this rank leaves.
     _acceptor: Acceptor<TcpListener>,
 }
@@ -77,27 +77,27 @@ impl Incoming {
             .local_addr()
             .map_err(Error::io("opening a port for the other ranks"))?;
         let placement = &options.placement;
-        let expected = Arc::new(Expected {
+        let expected = Arc::new(ExpectedPeers {
             rank: placement.rank,
             size: placement.size,
             attempt,
-            claims: Claims::new(placement.rank),
+            tie_break: TieBreak::new(placement.rank),
         });
-        let (sender, news) = mpsc::channel();
-        let desk = Desk {
+        let (sender, events) = mpsc::channel();
+        let event_sender = EventSender {
             sender,
             waker: Arc::default(),
         };
-        let alarm = desk.clone();
-        abort.on_raise(Waker::new(move || alarm.tell(News::Aborted)));
-        let (told, judge) = (desk.clone(), Arc::clone(&expected));
-        let serve = move |guest: Guest<TcpStream>| receive(guest, &judge, &told);
+        let on_abort = event_sender.clone();
+        abort.on_raise(Waker::new(move || on_abort.send(ConnectionEvent::Aborted)));
+        let (sender, expected_peers) = (event_sender.clone(), Arc::clone(&expected));
+        let serve = move |guest: Guest<TcpStream>| receive(guest, &expected_peers, &sender);
         let acceptor = Acceptor::start(listener, "hvd-mesh", &options.key, serve)?;
         Ok(Self {
             address,
             abort: abort.clone(),
-            desk,
-            news,
+            event_sender,
+            events,
             arrived: HashMap::new(),
             expected,
             _acceptor: acceptor,
@@ -109,30 +109,30 @@ impl Incoming {
     }
 
     /// Who connects which lane.
-    pub(super) fn claims(&self) -> &Claims {
-        &self.expected.claims
+    pub(super) fn tie_break(&self) -> &TieBreak {
+        &self.expected.tie_break
     }
 
     /// Waits for these connections; on a timeout returns the ranks of those that are missing.
     pub(super) fn take(
         &mut self,
-        wanted: &[Key],
+        wanted: &[ConnectionKey],
         end: Instant,
     ) -> Result<std::result::Result<Vec<SecureStream>, Vec<Rank>>> {
-        let absent = |key: &&Key| !self.arrived.contains_key(*key);
-        let mut missing: HashSet<Key> = wanted.iter().filter(absent).copied().collect();
+        let absent = |key: &&ConnectionKey| !self.arrived.contains_key(*key);
+        let mut missing: HashSet<ConnectionKey> = wanted.iter().filter(absent).copied().collect();
         while !missing.is_empty() {
             match self
-                .news
+                .events
                 .recv_timeout(end.saturating_duration_since(Instant::now()))
             {
                 // The first connection of a kind counts; a second is a mistake of its sender.
-                Ok(News::Arrived(key, stream)) => {
+                Ok(ConnectionEvent::Arrived(key, stream)) => {
                     missing.remove(&key);
                     self.arrived.entry(key).or_insert(stream);
                 }
-                Ok(News::Aborted) => self.abort.check()?,
-                Ok(News::Dialed(..)) => {}
+                Ok(ConnectionEvent::Aborted) => self.abort.check()?,
+                Ok(ConnectionEvent::Dialed(..)) => {}
                 Err(_) => {
                     let mut ranks: Vec<Rank> = missing.iter().map(|&(rank, ..)| rank).collect();
                     ranks.sort_unstable();
@@ -146,32 +146,32 @@ impl Incoming {
     }
 }
 
-/// Serves one authenticated connection: hears who it is and passes it on.
+/// Serves one authenticated connection: reads its hello and passes it on.
 fn receive(
     guest: Guest<TcpStream>,
-    expected: &Expected,
-    desk: &Desk,
+    expected: &ExpectedPeers,
+    event_sender: &EventSender,
 ) -> hvd_rendezvous::Result<()> {
-    let doing = "hearing from another rank";
+    let doing = "receiving another rank's hello";
     let purpose = guest.purpose();
     // From here on the connection belongs to the mesh: the other end may use it as soon as it is
     // welcomed, and closing the port must not end it.
     let (kept, mut session) = guest.keep();
     let timed = Timed::new(&*kept, deadline::after(HELLO));
-    let heard = hello::hear(&mut session.over(timed), purpose, expected);
-    let (verdict, rank, number) = heard.map_err(StoreError::io(doing))?;
-    if verdict == Verdict::NotExpected {
+    let hello = hello::receive(&mut session.over(timed), purpose, expected);
+    let (reply, rank, number) = hello.map_err(StoreError::io(doing))?;
+    if reply == HelloReply::NotExpected {
         return Err(StoreError::Refused(format!(
             "a connection for {purpose:?} is not expected"
         )));
     }
-    if verdict == Verdict::Welcome {
+    if reply == HelloReply::Welcome {
         kept.limit_read(None).map_err(StoreError::io(doing))?;
         kept.limit_write(None).map_err(StoreError::io(doing))?;
         let stream = kept.try_clone().map_err(StoreError::io(doing))?;
         // After the answer, because whoever takes the connection may send on it at once.
         let secure = SecureStream { stream, session };
-        desk.tell(News::Arrived((rank, purpose, number), secure));
+        event_sender.send(ConnectionEvent::Arrived((rank, purpose, number), secure));
     }
     Ok(())
 }

@@ -8,29 +8,29 @@ use std::collections::HashSet;
 use hvd_rendezvous::Store;
 use hvd_types::Rank;
 
-use super::handover::{self, Household, Offer, Serving};
-use super::{Meeting, TransportKind};
+use super::fd_passing::{self, HostGroup, MemoryOffer, MemoryServer};
+use super::{Bootstrap, TransportKind};
 use crate::mixed::HostMemory;
 use crate::shm::Capacities;
 use crate::{Error, Result};
 
-impl Meeting {
+impl Bootstrap {
     /// The memory of this host if all its ranks have it, else perhaps a note why not.
     pub(super) fn share_memory(
         &self,
-        offer: Option<Result<Offer>>,
+        offer: Option<Result<MemoryOffer>>,
         store: &mut dyn Store,
     ) -> Result<(Option<HostMemory>, Option<String>)> {
-        let household = self.household();
-        if self.options().kind == TransportKind::SharedMemory && household.has_flags {
+        let host_group = self.host_group();
+        if self.options().kind == TransportKind::SharedMemory && host_group.has_flags {
             return Err(Error::Bootstrap(self.apart()));
         }
-        // Known from the cards, so no rank comes to the exchange in vain.
+        // Known from the endpoints, so no rank comes to the exchange in vain.
         if self.options().kind == TransportKind::Tcp || !self.has_neighbours() {
             return Ok((None, None));
         }
         match (
-            self.hand_over(household, offer, store)?,
+            self.hand_over(host_group, offer, store)?,
             self.options().kind,
         ) {
             (Ok(memory), _) => Ok((memory, None)),
@@ -41,7 +41,7 @@ impl Meeting {
 
     /// Where all ranks of this meeting report.
     fn memory_scope(&self) -> String {
-        format!("init()/{}/memory", self.cards()[0].attempt)
+        format!("init()/{}/memory", self.endpoints()[0].attempt)
     }
 
     /// Tells the others, who may wait for this rank's report, that there will be none.
@@ -54,32 +54,35 @@ impl Meeting {
     }
 
     /// The ranks of this rank's host.
-    fn household(&self) -> Household {
-        let own = &self.cards()[self.rank().index()];
-        let ranks = (0..self.cards().len())
-            .filter(|&index| self.cards()[index].is_beside(own))
+    fn host_group(&self) -> HostGroup {
+        let own = &self.endpoints()[self.rank().index()];
+        let ranks = (0..self.endpoints().len())
+            .filter(|&index| self.endpoints()[index].shares_host_with(own))
             .map(Rank::from_index)
             .collect::<Vec<Rank>>();
-        let has_flags = ranks.len() < self.cards().len();
-        Household { ranks, has_flags }
+        let has_flags = ranks.len() < self.endpoints().len();
+        HostGroup { ranks, has_flags }
     }
 
     /// Whether any two ranks share a host.
     fn has_neighbours(&self) -> bool {
         let mut places = HashSet::new();
         let mut place = self
-            .cards()
+            .endpoints()
             .iter()
-            .map(|card| (&card.hostname, &card.host_identity));
+            .map(|endpoint| (&endpoint.hostname, &endpoint.host_identity));
         !place.all(|place| places.insert(place))
     }
 
     /// Why not all ranks can share memory.
     fn apart(&self) -> String {
-        let first = &self.cards()[0];
-        let is_apart = |card: &&super::Card| !card.is_beside(first);
-        let other = self.cards().iter().find(is_apart).unwrap_or(first);
-        let index = self.cards().iter().position(|card| card == other);
+        let first = &self.endpoints()[0];
+        let is_apart = |endpoint: &&super::Endpoint| !endpoint.shares_host_with(first);
+        let other = self.endpoints().iter().find(is_apart).unwrap_or(first);
+        let index = self
+            .endpoints()
+            .iter()
+            .position(|endpoint| endpoint == other);
         format!(
             "rank 0 on `{}` and rank {} on `{}` share no memory",
             first.hostname,
@@ -92,21 +95,21 @@ impl Meeting {
     /// ranks of a host. A rank that is alone on its host gets none, and that is no trouble.
     fn hand_over(
         &self,
-        household: Household,
-        offer: Option<Result<Offer>>,
+        host_group: HostGroup,
+        offer: Option<Result<MemoryOffer>>,
         store: &mut dyn Store,
     ) -> Result<std::result::Result<Option<HostMemory>, String>> {
-        let ranks = household.ranks.clone();
+        let ranks = host_group.ranks.clone();
         // The offer stands until everybody has reported.
-        let (memory, serving) = match self.obtain(household, offer) {
-            Ok((memory, serving)) => (Ok(memory), serving),
+        let (memory, server) = match self.obtain(host_group, offer) {
+            Ok((memory, server)) => (Ok(memory), server),
             Err(error) => (Err(error.to_string()), None),
         };
         let report = memory.as_ref().err().map_or("", String::as_str);
         let scope = self.memory_scope();
-        let size = self.cards().len();
+        let size = self.endpoints().len();
         let reports = store.exchange(&scope, self.rank(), size, report.as_bytes(), self.left())?;
-        drop(serving);
+        drop(server);
         let failed = ranks.iter().find(|rank| !reports[rank.index()].is_empty());
         Ok(match failed {
             Some(rank) => Err(format!(
@@ -120,22 +123,22 @@ impl Meeting {
     /// This rank's way to the memory; the first rank of a host creates it.
     fn obtain(
         &self,
-        household: Household,
-        offer: Option<Result<Offer>>,
-    ) -> Result<(Option<HostMemory>, Option<Serving>)> {
-        let (key, first) = (&self.options().key, household.ranks[0]);
-        if household.ranks.len() == 1 {
+        host_group: HostGroup,
+        offer: Option<Result<MemoryOffer>>,
+    ) -> Result<(Option<HostMemory>, Option<MemoryServer>)> {
+        let (key, first) = (&self.options().key, host_group.ranks[0]);
+        if host_group.ranks.len() == 1 {
             return Ok((None, None));
         }
         if first != self.rank() {
-            let socket = &self.cards()[first.index()].socket;
-            let memory = handover::fetch(socket, household, key, self.end)?;
+            let socket = &self.endpoints()[first.index()].socket;
+            let memory = fd_passing::fetch(socket, host_group, key, self.end)?;
             return Ok((Some(memory), None));
         }
-        let offer = offer.unwrap_or_else(Offer::open)?;
-        let usual = || Capacities::for_ranks(household.ranks.len());
+        let offer = offer.unwrap_or_else(MemoryOffer::open)?;
+        let usual = || Capacities::for_ranks(host_group.ranks.len());
         let capacities = self.capacities.unwrap_or_else(usual);
-        let serving = offer.serve(&household, capacities, key)?;
-        Ok((Some(serving.attach(household)?), Some(serving)))
+        let server = offer.serve(&host_group, capacities, key)?;
+        Ok((Some(server.attach(host_group)?), Some(server)))
     }
 }

@@ -1,16 +1,16 @@
 //! How the ranks of a job come to be connected with each other.
 //!
 //! 1. Every rank opens a port, and a unix socket where it could hand out shared memory.
-//! 2. All exchange their [`Card`]s through the store: where they listen, which host they are on.
+//! 2. All exchange their [`Endpoint`]s through the store: where they listen, which host they are on.
 //! 3. On every host with several ranks the first hands memory to the others, and all exchange
 //!    whether that worked. If it did for everybody on a host, it is used there.
 //! 4. Every rank connects its lifeline to rank 0.
 //!
-//! Lanes between ranks that share no memory are connected when they are first needed ([`late`]), so
+//! Lanes between ranks that share no memory are connected when they are first needed ([`lazy_connect`]), so
 //! that a rank has connections to those it works with and not to all.
 //!
 //! - `MESH-1` a job can be joined again and again, also by ranks that failed to before. The store
-//!   numbers the attempts of all ranks; an attempt meets those whose cards come with its own in
+//!   numbers the attempts of all ranks; an attempt meets those whose endpoints come with its own in
 //!   step 2, and that meeting is known by rank 0's number.
 //! - `MESH-1b` a rank that gives up counts no more: before the meeting the others go on waiting for
 //!   its next attempt; if it gives up in step 3, they go back to step 2; afterwards it is a failure
@@ -19,16 +19,16 @@
 //! - `MESH-3` each incoming connection is authenticated by a thread of its own, so a stranger at
 //!   the port delays nobody (see [`hvd_rendezvous::accept`]).
 
-mod card;
-mod claims;
 mod directory;
-mod handover;
+mod endpoint;
+mod fd_passing;
 mod hello;
 mod incoming;
-mod late;
-mod lines;
+mod lazy_connect;
+mod lifelines;
 mod memory;
 mod network;
+mod tie_break;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,11 +48,11 @@ use crate::os::event::Flag;
 use crate::shm::{Capacities, SharedMemory};
 use crate::tcp::{Links, STRIPE, Tcp};
 use crate::{Abort, Error, Failure, Lifeline, Result, Transport, mem};
-use card::Card;
-use directory::Directory;
-use handover::Offer;
+use directory::PeerDirectory;
+use endpoint::Endpoint;
+use fd_passing::MemoryOffer;
 use incoming::Incoming;
-use late::Late;
+use lazy_connect::LazyConnector;
 
 /// Which wires a job may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -159,12 +159,12 @@ pub fn join(options: &MeshOptions, store: &mut dyn Store) -> Result<Mesh> {
 
 /// As [`join`], until `abort` is raised: then this rank gives up, and the others learn that it did.
 pub fn join_until(options: &MeshOptions, store: &mut dyn Store, abort: &Abort) -> Result<Mesh> {
-    join_as(options, &Pretence::default(), store, abort)
+    join_with(options, &TestOverrides::default(), store, abort)
 }
 
-/// What tests make a rank believe.
+/// What tests override.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pretence {
+pub(crate) struct TestOverrides {
     /// Sizes of the rings of shared memory.
     pub(crate) capacities: Option<Capacities>,
     /// Which host this is.
@@ -173,10 +173,10 @@ pub(crate) struct Pretence {
     pub(crate) stripe: Option<usize>,
 }
 
-/// As [`join`], of a rank with some pretence.
-pub(crate) fn join_as(
+/// As [`join_until`], with overrides for tests.
+pub(crate) fn join_with(
     options: &MeshOptions,
-    pretence: &Pretence,
+    overrides: &TestOverrides,
     store: &mut dyn Store,
     abort: &Abort,
 ) -> Result<Mesh> {
@@ -193,7 +193,7 @@ pub(crate) fn join_as(
     check_open_files(options)?;
     let end = deadline::after(options.timeout);
     loop {
-        match attempt(options, pretence, store, abort, end) {
+        match attempt(options, overrides, store, abort, end) {
             // It may try again, and so do we (`MESH-1b`). The time ends this in any case.
             Err(Error::Rendezvous(StoreError::GaveUp { rank, reason }))
                 if abort.cause().is_none() =>
@@ -208,7 +208,7 @@ pub(crate) fn join_as(
 /// Steps 1 to 4, once.
 fn attempt(
     options: &MeshOptions,
-    pretence: &Pretence,
+    overrides: &TestOverrides,
     store: &mut dyn Store,
     abort: &Abort,
     end: Instant,
@@ -217,22 +217,23 @@ fn attempt(
     let number = store.number()?;
     let incoming = Incoming::listen(options, number, abort)?;
     // A failure is told to the others in step 3, and only if they would have used the memory.
-    let offer = (options.kind != TransportKind::Tcp).then(Offer::open);
-    let mut card = Card::of(options, number, incoming.address(), offer.as_ref());
-    if let Some(identity) = &pretence.host_identity {
-        card.host_identity.clone_from(identity);
+    let offer = (options.kind != TransportKind::Tcp).then(MemoryOffer::open);
+    let mut endpoint = Endpoint::of(options, number, incoming.address(), offer.as_ref());
+    if let Some(identity) = &overrides.host_identity {
+        endpoint.host_identity.clone_from(identity);
     }
-    let cards = card::exchange(&card, options, end, store).map_err(|error| abort.explain(error))?;
-    let directory = Arc::new(Directory {
+    let endpoints =
+        endpoint::exchange(&endpoint, options, end, store).map_err(|error| abort.explain(error))?;
+    let directory = Arc::new(PeerDirectory {
         options: options.clone(),
-        cards,
-        stripe: pretence.stripe.unwrap_or(STRIPE),
+        endpoints,
+        stripe: overrides.stripe.unwrap_or(STRIPE),
         abort: abort.clone(),
     });
-    Meeting {
+    Bootstrap {
         directory,
         end,
-        capacities: pretence.capacities,
+        capacities: overrides.capacities,
     }
     .connect(offer, incoming, store)
 }
@@ -275,21 +276,24 @@ fn alone(options: &MeshOptions) -> Result<Mesh> {
     })
 }
 
-/// For the session of the ranks with these cards: no other has the same numbers of attempts.
-fn objects(options: &MeshOptions, cards: &[Card]) -> ObjectSeal {
-    let attempts: Vec<String> = cards.iter().map(|card| card.attempt.to_string()).collect();
+/// For the session of the ranks with these endpoints: no other has the same numbers of attempts.
+fn objects(options: &MeshOptions, endpoints: &[Endpoint]) -> ObjectSeal {
+    let attempts: Vec<String> = endpoints
+        .iter()
+        .map(|endpoint| endpoint.attempt.to_string())
+        .collect();
     ObjectSeal::new(&options.key, &attempts.join(" "))
 }
 
-/// The ranks once they know of each other.
-struct Meeting {
-    directory: Arc<Directory>,
+/// Steps 3 and 4: the ranks know each other's endpoints.
+struct Bootstrap {
+    directory: Arc<PeerDirectory>,
     end: Instant,
     /// Sizes of rings, if not the usual ones.
     capacities: Option<Capacities>,
 }
 
-impl Meeting {
+impl Bootstrap {
     fn rank(&self) -> Rank {
         self.directory.rank()
     }
@@ -299,8 +303,8 @@ impl Meeting {
     }
 
     /// By rank.
-    fn cards(&self) -> &[Card] {
-        &self.directory.cards
+    fn endpoints(&self) -> &[Endpoint] {
+        &self.directory.endpoints
     }
 
     fn left(&self) -> Duration {
@@ -309,26 +313,26 @@ impl Meeting {
 
     /// Whether the ranks of this machine, in whatever containers, are not more than its cores.
     fn has_cores(&self) -> bool {
-        let own = &self.cards()[self.rank().index()];
+        let own = &self.endpoints()[self.rank().index()];
         let ranks = self
-            .cards()
+            .endpoints()
             .iter()
-            .filter(|card| card.is_on_machine_of(own));
+            .filter(|endpoint| endpoint.is_on_machine_of(own));
         let cores = thread::available_parallelism().map_or(1, usize::from);
         ranks.count() <= cores
     }
 
     fn hosts(&self) -> Vec<String> {
-        self.cards()
+        self.endpoints()
             .iter()
-            .map(|card| card.hostname.clone())
+            .map(|endpoint| endpoint.hostname.clone())
             .collect()
     }
 
     /// Steps 3 and 4.
     fn connect(
         self,
-        offer: Option<Result<Offer>>,
+        offer: Option<Result<MemoryOffer>>,
         mut incoming: Incoming,
         store: &mut dyn Store,
     ) -> Result<Mesh> {
@@ -343,7 +347,7 @@ impl Meeting {
         let lifeline = match self.connect_lifelines(&mut incoming) {
             Ok(lifeline) => lifeline,
             Err(error) => {
-                self.tell_first(&error);
+                self.report_to_coordinator(&error);
                 return Err(error);
             }
         };
@@ -356,7 +360,7 @@ impl Meeting {
                     lifeline: Some(lifeline),
                     hosts,
                     note,
-                    objects: objects(self.options(), self.cards()),
+                    objects: objects(self.options(), self.endpoints()),
                 })
             }
             Err(error) => {
@@ -399,10 +403,10 @@ impl Meeting {
         }
         let near = memory.map_or(&[][..], |memory| &memory.ranks);
         let is_far = |rank: &Rank| *rank != self.rank() && near.binary_search(rank).is_err();
-        let ranks = (0..self.cards().len()).map(Rank::from_index);
+        let ranks = (0..self.endpoints().len()).map(Rank::from_index);
         let far: Vec<Rank> = ranks.filter(is_far).collect();
-        let late = Late::new(Arc::clone(&self.directory), incoming);
-        let links = Links::new(self.cards().len(), &far, Box::new(late));
+        let connector = LazyConnector::new(Arc::clone(&self.directory), incoming);
+        let links = Links::new(self.endpoints().len(), &far, Box::new(connector));
         if let Some(memory) = memory {
             return Ok(Box::new(Mixed::new(member, memory, links)?));
         }

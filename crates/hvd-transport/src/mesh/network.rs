@@ -1,8 +1,8 @@
 //! Where a rank listens during joining, and where it finds the others.
 //!
 //! A job on one host, or on a network where everybody has one address, listens at that address
-//! and says so in its card. Among several hosts the launcher has found out, for every pair of
-//! them, an address that works; then a rank listens at all addresses of its host, its card gives
+//! and says so in its endpoint. Among several hosts the launcher has found out, for every pair of
+//! them, an address that works; then a rank listens at all addresses of its host, its endpoint gives
 //! the port, and whoever connects takes the address from its own routes.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use hvd_types::Rank;
 
-use super::card::Card;
+use super::endpoint::Endpoint;
 use super::{MeshOptions, Network};
 use crate::os::socket;
 use crate::{Error, Result};
@@ -55,18 +55,22 @@ fn from(ports: &RangeInclusive<u16>, local_rank: u32) -> impl Iterator<Item = u1
     (begin..=*ports.end()).chain(*ports.start()..begin)
 }
 
-/// Where this rank connects to `peer`, whose card is `card`.
-pub(super) fn address_of(options: &MeshOptions, peer: Rank, card: &Card) -> Result<SocketAddr> {
-    let host = &card.hostname;
+/// Where this rank connects to `peer`, whose endpoint is `endpoint`.
+pub(super) fn address_of(
+    options: &MeshOptions,
+    peer: Rank,
+    endpoint: &Endpoint,
+) -> Result<SocketAddr> {
+    let host = &endpoint.hostname;
     match &options.network {
-        Network::Address(_) if card.address.ip().is_unspecified() => {
+        Network::Address(_) if endpoint.address.ip().is_unspecified() => {
             Err(Error::Bootstrap(format!(
                 "rank {peer} on host `{host}` was started with HOROVOD_HOST_ADDRESSES and rank {} \
                  without; start all ranks with the same `horovodrun`",
                 options.placement.rank
             )))
         }
-        Network::Address(_) => Ok(card.address),
+        Network::Address(_) => Ok(endpoint.address),
         Network::Routes(routes) => {
             let address = route(routes, &options.placement.hostname, host);
             let address = address.ok_or_else(|| {
@@ -77,7 +81,7 @@ pub(super) fn address_of(options: &MeshOptions, peer: Rank, card: &Card) -> Resu
                     names.join(", ")
                 ))
             })?;
-            Ok(SocketAddr::new(address, card.address.port()))
+            Ok(SocketAddr::new(address, endpoint.address.port()))
         }
     }
 }

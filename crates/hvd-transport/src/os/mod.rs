@@ -4,6 +4,6 @@
 pub(crate) mod event;
 pub(crate) mod futex;
 pub(crate) mod memory;
-pub(crate) mod pass;
 pub(crate) mod peer_memory;
+pub(crate) mod send_fd;
 pub(crate) mod socket;

@@ -36,8 +36,8 @@ use crate::os::event::{Flag, poll};
 use crate::{ConnectionCount, Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
 pub(crate) use bundle::{Bundle, STRIPE};
 pub(crate) use connection::Connection;
-use links::Link;
-pub(crate) use links::{Links, Operator};
+use links::LaneState;
+pub(crate) use links::{LaneConnector, Links};
 use vigil::Vigil;
 
 /// How long a wait for a peer that closed its connection waits for the reason.
@@ -84,14 +84,14 @@ impl Tcp {
             process,
         };
         this.member.abort.on_raise(this.waker());
-        this.links.on_news(this.waker());
+        this.links.set_waker(this.waker());
         this
     }
 
     /// Nothing moves between a rank and itself, nor to those that are reached otherwise.
     fn check(&self, peer: Rank, lane: Lane) -> Result<()> {
         match self.links.get(peer, lane) {
-            Link::None => Err(no_peer(self.member.rank, peer)),
+            LaneState::None => Err(no_peer(self.member.rank, peer)),
             _ => self.member.abort.check(),
         }
     }
@@ -101,13 +101,13 @@ impl Tcp {
     }
 
     /// Has the lanes connected on which something is to be sent.
-    fn call(&mut self, interest: Interest<'_>) {
+    fn connect_lanes(&mut self, interest: Interest<'_>) {
         let (peers, lane) = match &interest {
             Interest::Data { send, .. } => (send.as_slice(), Lane::Data),
             Interest::Control { unsent } => (*unsent, Lane::Control),
         };
         for &peer in peers {
-            self.links.call(peer, lane);
+            self.links.connect(peer, lane);
         }
     }
 
@@ -204,7 +204,10 @@ impl Tcp {
             // While the last words are still on their way to some, others may have left.
             Interest::Control { unsent } if !unsent.is_empty() => {
                 let mut failed = unsent.iter().filter(|&&peer| {
-                    matches!(self.links.get(peer, Lane::Control), Link::Failed { .. })
+                    matches!(
+                        self.links.get(peer, Lane::Control),
+                        LaneState::Failed { .. }
+                    )
                 });
                 failed.find_map(|&peer| self.ended(peer, Lane::Control))
             }
@@ -230,10 +233,10 @@ impl Tcp {
         let own = self.member.rank;
         let host = &self.member.hosts[own.index()];
         let reason = match self.links.get(peer, lane) {
-            Link::Failed { reason, .. } => {
+            LaneState::Failed { reason, .. } => {
                 format!("could not be reached by rank {own} on host `{host}`: {reason}")
             }
-            Link::Open(bundle) if bundle.is_tampered() => {
+            LaneState::Open(bundle) if bundle.is_tampered() => {
                 let kind = lane.name();
                 format!(
                     "has a {kind} connection to rank {own} on host `{host}` on which {TAMPERED}"
@@ -278,7 +281,7 @@ impl Transport for Tcp {
         };
         if sent == 0 {
             self.check(peer, lane)?;
-            self.links.call(peer, lane);
+            self.links.connect(peer, lane);
         }
         Ok(sent)
     }
@@ -296,8 +299,8 @@ impl Transport for Tcp {
 
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake> {
         self.member.abort.check()?;
-        self.call(interest);
-        self.links.take_news();
+        self.connect_lanes(interest);
+        self.links.take_events();
         let lost = self.lost(interest);
         let end = match (deadline, lost) {
             (Some(end), Some((_, since))) => Some(end.min(since + GRACE)),

@@ -22,7 +22,10 @@ fn end(rank: u32, lanes: [Bundle; 2]) -> Tcp {
         abort: Abort::new(),
         has_cores: true,
     };
-    let mut peers = vec![[Link::None, Link::None], lanes.map(Link::Open)];
+    let mut peers = vec![
+        [LaneState::None, LaneState::None],
+        lanes.map(LaneState::Open),
+    ];
     if rank == 1 {
         peers.reverse();
     }

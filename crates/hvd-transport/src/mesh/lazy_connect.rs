@@ -1,13 +1,13 @@
 //! Lanes that are connected when one of their two ranks first has something to send.
 //!
-//! The rank that needs a lane has a thread connect it and goes on; the other one's port takes it.
-//! If both begin at once, [`super::claims`] says whose attempt counts. What comes of it is news for
-//! the transport, whose wait it ends.
+//! The rank that needs a lane has a thread connect it and continues; the other one's port accepts it.
+//! If both begin at once, [`super::tie_break`] says whose attempt counts. The result is an event that
+//! ends the transport's wait.
 //!
-//! - `LATE-1` a lane is handed over when all of its connections are there.
-//! - `LATE-2` every attempt ends within [`MeshOptions::patience`](super::MeshOptions), and an
-//!   attempt that failed is told with the rank, its host and its address.
-//! - `LATE-3` the port stays open for as long as the transport is.
+//! - `LAZY-1` a lane is handed over when all of its connections are there.
+//! - `LAZY-2` every attempt ends within [`MeshOptions::patience`](super::MeshOptions), and an
+//!   error names the rank, its host and its address.
+//! - `LAZY-3` the port stays open for as long as the transport is.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,20 +16,20 @@ use std::thread;
 use hvd_rendezvous::{Purpose, deadline};
 use hvd_types::Rank;
 
-use super::directory::Directory;
-use super::incoming::{Desk, Incoming, News};
+use super::directory::PeerDirectory;
+use super::incoming::{ConnectionEvent, EventSender, Incoming};
 use crate::secure::SecureStream;
-use crate::tcp::{Bundle, Operator};
+use crate::tcp::{Bundle, LaneConnector};
 use crate::{Lane, Result, StoreError, Waker};
 
 /// How many connections are made at a time. The other ranks do the same, so more would only wait
 /// in line.
-const AT_A_TIME: usize = 16;
+const MAX_THREADS: usize = 16;
 
 /// What connects lanes while the job runs.
 #[derive(Debug)]
-pub(super) struct Late {
-    directory: Arc<Directory>,
+pub(super) struct LazyConnector {
+    directory: Arc<PeerDirectory>,
     incoming: Incoming,
     dialers: Arc<Mutex<Dialers>>,
 }
@@ -41,8 +41,8 @@ struct Dialers {
     threads: usize,
 }
 
-impl Late {
-    pub(super) fn new(directory: Arc<Directory>, incoming: Incoming) -> Self {
+impl LazyConnector {
+    pub(super) fn new(directory: Arc<PeerDirectory>, incoming: Incoming) -> Self {
         let dialers = Arc::default();
         Self {
             directory,
@@ -68,14 +68,17 @@ impl Late {
     }
 
     fn start_dialer(&self) -> Result<()> {
-        let (directory, desk) = (Arc::clone(&self.directory), self.incoming.desk.clone());
+        let (directory, event_sender) = (
+            Arc::clone(&self.directory),
+            self.incoming.event_sender.clone(),
+        );
         let dialers = Arc::clone(&self.dialers);
         thread::Builder::new()
             .name("hvd-dial".to_owned())
             .spawn(move || {
                 while let Some((peer, lane)) = next(&dialers) {
                     let outcome = dial(&directory, peer, lane);
-                    desk.tell(News::Dialed(peer, lane, outcome));
+                    event_sender.send(ConnectionEvent::Dialed(peer, lane, outcome));
                 }
             })
             .map_err(StoreError::thread("hvd-dial"))?;
@@ -83,14 +86,14 @@ impl Late {
     }
 }
 
-impl Operator for Late {
-    fn call(&mut self, peer: Rank, lane: Lane) {
-        if !self.incoming.claims().begin(peer, purpose_of(lane)) {
+impl LaneConnector for LazyConnector {
+    fn connect(&mut self, peer: Rank, lane: Lane) {
+        if !self.incoming.tie_break().begin(peer, purpose_of(lane)) {
             return;
         }
         let mut dialers = lock(&self.dialers);
         dialers.waiting.push_back((peer, lane));
-        if dialers.threads == AT_A_TIME {
+        if dialers.threads == MAX_THREADS {
             return;
         }
         dialers.threads += 1;
@@ -102,22 +105,22 @@ impl Operator for Late {
             if dialers.threads == 0 {
                 dialers.waiting.clear();
                 drop(dialers);
-                let desk: &Desk = &self.incoming.desk;
-                desk.tell(News::Dialed(peer, lane, Err(error)));
+                let event_sender: &EventSender = &self.incoming.event_sender;
+                event_sender.send(ConnectionEvent::Dialed(peer, lane, Err(error)));
             }
         }
     }
 
     fn next(&mut self) -> Option<(Rank, Lane, Result<Bundle>)> {
         loop {
-            match self.incoming.news.try_recv().ok()? {
-                News::Aborted | News::Dialed(_, _, Ok(None)) => {}
-                News::Dialed(peer, lane, outcome) => {
+            match self.incoming.events.try_recv().ok()? {
+                ConnectionEvent::Aborted | ConnectionEvent::Dialed(_, _, Ok(None)) => {}
+                ConnectionEvent::Dialed(peer, lane, outcome) => {
                     let streams = outcome.map(Option::unwrap_or_default);
                     let bundle = streams.and_then(|streams| self.directory.bundle(lane, streams));
                     return Some((peer, lane, bundle));
                 }
-                News::Arrived(key, stream) => {
+                ConnectionEvent::Arrived(key, stream) => {
                     self.incoming.arrived.entry(key).or_insert(stream);
                     if let Some((lane, streams)) = self.complete(key.0, key.1) {
                         return Some((key.0, lane, self.directory.bundle(lane, streams)));
@@ -127,16 +130,18 @@ impl Operator for Late {
         }
     }
 
-    fn is_called(&self, peer: Rank, lane: Lane) -> bool {
-        let claims = self.incoming.claims();
-        claims.is_theirs(peer, purpose_of(lane))
+    fn is_connecting_here(&self, peer: Rank, lane: Lane) -> bool {
+        let tie_break = self.incoming.tie_break();
+        tie_break.is_peer_connecting(peer, purpose_of(lane))
     }
 
-    fn on_news(&mut self, waker: Waker) {
-        self.incoming.desk.on_news(waker);
-        // What came before there was somebody to tell is told once more.
+    fn set_waker(&mut self, waker: Waker) {
+        self.incoming.event_sender.set_waker(waker);
+        // Connections that arrived before there was a waker are sent once more.
         for (key, stream) in std::mem::take(&mut self.incoming.arrived) {
-            self.incoming.desk.tell(News::Arrived(key, stream));
+            self.incoming
+                .event_sender
+                .send(ConnectionEvent::Arrived(key, stream));
         }
     }
 }
@@ -156,7 +161,7 @@ fn lock(dialers: &Mutex<Dialers>) -> std::sync::MutexGuard<'_, Dialers> {
 }
 
 /// Makes all connections of a lane; none if the other rank does.
-fn dial(directory: &Directory, peer: Rank, lane: Lane) -> Result<Option<Vec<SecureStream>>> {
+fn dial(directory: &PeerDirectory, peer: Rank, lane: Lane) -> Result<Option<Vec<SecureStream>>> {
     let end = deadline::after(directory.options.patience);
     (0..directory.strands(peer, lane))
         .map(|number| directory.reach(peer, purpose_of(lane), number, end))

@@ -5,8 +5,8 @@ use std::time::Duration;
 use hvd_rendezvous::{Purpose, deadline};
 use hvd_types::Rank;
 
-use super::incoming::{Incoming, Key};
-use super::{Meeting, network};
+use super::incoming::{ConnectionKey, Incoming};
+use super::{Bootstrap, network};
 use crate::lifeline::Line;
 use crate::secure::SecureStream;
 use crate::{Error, Lifeline, Result};
@@ -14,13 +14,13 @@ use crate::{Error, Lifeline, Result};
 /// How long this rank's end may be held up by a rank 0 that does not answer.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-impl Meeting {
+impl Bootstrap {
     pub(super) fn connect_lifelines(&self, incoming: &mut Incoming) -> Result<Lifeline> {
         let streams: Vec<(Rank, SecureStream)> = if self.rank() == Rank::COORDINATOR {
-            let others: Vec<Rank> = (1..self.directory.cards.len())
+            let others: Vec<Rank> = (1..self.directory.endpoints.len())
                 .map(Rank::from_index)
                 .collect();
-            let keys: Vec<Key> = others
+            let keys: Vec<ConnectionKey> = others
                 .iter()
                 .map(|&rank| (rank, Purpose::Lifeline, 0))
                 .collect();
@@ -40,20 +40,24 @@ impl Meeting {
 
     /// Tells rank 0, who waits for this rank's lifeline, that this rank has failed: by a lifeline
     /// that says so and ends. Nothing more can be done if that fails, too.
-    pub(super) fn tell_first(&self, error: &Error) {
+    pub(super) fn report_to_coordinator(&self, error: &Error) {
         if self.rank() == Rank::COORDINATOR {
             return;
         }
         let end = self.end.min(deadline::after(LAST_WORD));
-        let told = self
+        let reported = self
             .directory
             .report_to(Rank::COORDINATOR, &self.failure(error), end);
-        if let Err(error) = told {
+        if let Err(error) = reported {
             tracing::info!("rank 0 cannot be told that this rank has failed: {error}");
         }
     }
 
-    fn accept(&self, wanted: &[Key], incoming: &mut Incoming) -> Result<Vec<SecureStream>> {
+    fn accept(
+        &self,
+        wanted: &[ConnectionKey],
+        incoming: &mut Incoming,
+    ) -> Result<Vec<SecureStream>> {
         let options = &self.directory.options;
         incoming.take(wanted, self.end)?.map_err(|missing| {
             let seconds = options.timeout.as_secs();

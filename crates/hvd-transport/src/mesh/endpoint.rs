@@ -1,4 +1,4 @@
-//! What a rank tells the others about itself through the store: six lines of text.
+//! One rank's endpoint, which it publishes through the store: six lines of text.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use hvd_rendezvous::{Error as StoreError, Store};
 
-use super::handover::Offer;
+use super::fd_passing::MemoryOffer;
 use super::{Encryption, MeshOptions};
 use crate::{Error, Result};
 
-/// One rank's business card.
+/// Where and how one rank can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Card {
+pub(super) struct Endpoint {
     /// Where it listens.
     pub(super) address: SocketAddr,
     /// Its host, as people call it.
@@ -27,17 +27,19 @@ pub(super) struct Card {
     pub(super) attempt: u64,
 }
 
-/// Where the ranks of a job leave their cards, time after time.
+/// The scope of the store in which the ranks of a job exchange their endpoints.
 const SCOPE: &str = "init()";
 
-impl Card {
+impl Endpoint {
     pub(super) fn of(
         options: &MeshOptions,
         attempt: u64,
         address: SocketAddr,
-        offer: Option<&Result<Offer>>,
+        offer: Option<&Result<MemoryOffer>>,
     ) -> Self {
-        let socket = offer.and_then(|offer| offer.as_ref().ok()).map(Offer::name);
+        let socket = offer
+            .and_then(|offer| offer.as_ref().ok())
+            .map(MemoryOffer::name);
         Self {
             address,
             hostname: options.placement.hostname.clone(),
@@ -49,14 +51,14 @@ impl Card {
     }
 
     /// Whether both ranks can share memory and are on what the launcher takes for one host.
-    pub(super) fn is_beside(&self, other: &Self) -> bool {
+    pub(super) fn shares_host_with(&self, other: &Self) -> bool {
         self.hostname == other.hostname && self.host_identity == other.host_identity
     }
 
     /// Whether both ranks run on one kernel, and so on the same cores. Containers of one machine
     /// are different hosts, but not different machines.
     pub(super) fn is_on_machine_of(&self, other: &Self) -> bool {
-        let boot = |card: &Self| card.host_identity.split(' ').next().map(str::to_owned);
+        let boot = |endpoint: &Self| endpoint.host_identity.split(' ').next().map(str::to_owned);
         boot(self) == boot(other)
     }
 
@@ -77,7 +79,7 @@ impl Card {
             .ok()?
             .split('\n')
             .map(str::to_owned);
-        let card = Self {
+        let endpoint = Self {
             address: lines.next()?.parse().ok()?,
             hostname: lines.next()?,
             host_identity: lines.next()?,
@@ -85,7 +87,7 @@ impl Card {
             socket: lines.next()?,
             attempt: lines.next()?.parse().ok()?,
         };
-        lines.next().is_none().then_some(card)
+        lines.next().is_none().then_some(endpoint)
     }
 }
 
@@ -101,16 +103,16 @@ fn wires(options: &MeshOptions) -> String {
     format!("{kind:?}{}{encryption}", connections.unwrap_or_default())
 }
 
-/// Gives this rank's card to all others and returns everybody's, by rank.
+/// Gives this rank's endpoint to all others and returns those of all ranks.
 pub(super) fn exchange(
-    card: &Card,
+    endpoint: &Endpoint,
     options: &MeshOptions,
     end: Instant,
     store: &mut dyn Store,
-) -> Result<Vec<Card>> {
+) -> Result<Vec<Endpoint>> {
     let (rank, size) = (options.placement.rank, options.placement.size as usize);
     let left = end.saturating_duration_since(Instant::now());
-    let texts = store.exchange(SCOPE, rank, size, card.encode().as_bytes(), left);
+    let texts = store.exchange(SCOPE, rank, size, endpoint.encode().as_bytes(), left);
     let texts = texts.map_err(|error| match error {
         // Of all that was allowed, not what was left of it.
         StoreError::MissingRanks {
@@ -126,15 +128,24 @@ pub(super) fn exchange(
         },
         other => other,
     })?;
-    let cards: Option<Vec<Card>> = texts.iter().map(|text| Card::decode(text)).collect();
-    let cards = cards.ok_or_else(|| Error::Bootstrap("a rank's card is damaged".to_owned()))?;
-    if let Some(other) = cards.iter().position(|other| other.kind != card.kind) {
-        let (ours, theirs, host) = (&card.kind, &cards[other].kind, &cards[other].hostname);
+    let endpoints: Option<Vec<Endpoint>> =
+        texts.iter().map(|text| Endpoint::decode(text)).collect();
+    let endpoints =
+        endpoints.ok_or_else(|| Error::Bootstrap("a rank's endpoint is damaged".to_owned()))?;
+    if let Some(other) = endpoints
+        .iter()
+        .position(|other| other.kind != endpoint.kind)
+    {
+        let (ours, theirs, host) = (
+            &endpoint.kind,
+            &endpoints[other].kind,
+            &endpoints[other].hostname,
+        );
         return Err(Error::Bootstrap(format!(
             "rank {rank} was told to use transport `{ours}`, rank {other} on `{host}` `{theirs}`"
         )));
     }
-    Ok(cards)
+    Ok(endpoints)
 }
 
 /// Equal for two ranks only if they can share memory and reach each other's unix sockets: same
@@ -161,7 +172,7 @@ mod tests {
 
     #[test]
     fn cards_come_back_and_damaged_ones_do_not() {
-        let card = Card {
+        let endpoint = Endpoint {
             address: SocketAddr::from(([127, 0, 0, 1], 80)),
             hostname: "node-1".into(),
             host_identity: "boot node-1".into(),
@@ -169,8 +180,8 @@ mod tests {
             socket: "hvd-ab".into(),
             attempt: 12,
         };
-        let text = card.encode();
-        assert_eq!(Card::decode(text.as_bytes()), Some(card));
+        let text = endpoint.encode();
+        assert_eq!(Endpoint::decode(text.as_bytes()), Some(endpoint));
         for damaged in [
             "",
             "\n\n\n\n\n",
@@ -178,8 +189,8 @@ mod tests {
             &format!("{text}\n"),
             "127.0.0.1:1\nhost",
         ] {
-            assert_eq!(Card::decode(damaged.as_bytes()), None, "{damaged:?}");
+            assert_eq!(Endpoint::decode(damaged.as_bytes()), None, "{damaged:?}");
         }
-        assert_eq!(Card::decode(b"\xff"), None);
+        assert_eq!(Endpoint::decode(b"\xff"), None);
     }
 }

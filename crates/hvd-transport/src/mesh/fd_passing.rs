@@ -1,5 +1,5 @@
-//! How the shared memory of a host gets from its first rank to the others: as open files, through
-//! a unix socket without a place in the file system, to whoever proves the job key.
+//! Passing the shared memory of a host from its first rank to the others: as file descriptors,
+//! through a unix socket in the abstract namespace, to ranks that prove the job key.
 //!
 //! The files are the segment and, where ranks sleep on flags, the flag of each rank.
 
@@ -16,13 +16,13 @@ use hvd_types::Rank;
 
 use crate::mixed::HostMemory;
 use crate::os::event::Flag;
-use crate::os::pass;
+use crate::os::send_fd;
 use crate::shm::{Capacities, Segment};
 use crate::{Error, Result};
 
 /// The ranks of a host, and what they sleep on.
 #[derive(Debug)]
-pub(super) struct Household {
+pub(super) struct HostGroup {
     /// Ascending.
     pub(super) ranks: Vec<Rank>,
     /// Whether there are other hosts, so that a wait is for connections too.
@@ -31,12 +31,12 @@ pub(super) struct Household {
 
 /// A socket where a rank could hand out memory. Every rank opens one before it knows whether it is
 /// the first of its host; those who connect wait until it serves or is dropped.
-pub(super) struct Offer {
+pub(super) struct MemoryOffer {
     name: String,
     listener: UnixListener,
 }
 
-impl Offer {
+impl MemoryOffer {
     pub(super) fn open() -> Result<Self> {
         let doing = "opening a unix socket";
         let mut random = [0; 8];
@@ -55,13 +55,13 @@ impl Offer {
     /// Creates memory for a host and hands it to whoever comes.
     pub(super) fn serve(
         self,
-        household: &Household,
+        host_group: &HostGroup,
         capacities: Capacities,
         key: &JobKey,
-    ) -> Result<Serving> {
-        let ranks = household.ranks.len();
+    ) -> Result<MemoryServer> {
+        let ranks = host_group.ranks.len();
         let mut files = vec![Segment::create(ranks, capacities)?];
-        if household.has_flags {
+        if host_group.has_flags {
             for _ in 0..ranks {
                 let flag = Flag::new().map_err(Error::io("creating an event"))?;
                 files.push(flag.into());
@@ -71,7 +71,7 @@ impl Offer {
         let shared = Arc::clone(&files);
         let serve = move |guest: Guest<UnixStream>| give(&guest, &shared);
         let acceptor = Acceptor::start(self.listener, "hvd-memory", key, serve)?;
-        Ok(Serving {
+        Ok(MemoryServer {
             files,
             _acceptor: acceptor,
         })
@@ -79,19 +79,19 @@ impl Offer {
 }
 
 /// The first rank's side; serves until it is dropped.
-pub(super) struct Serving {
+pub(super) struct MemoryServer {
     files: Arc<Vec<OwnedFd>>,
     _acceptor: Acceptor<UnixListener>,
 }
 
-impl Serving {
+impl MemoryServer {
     /// The first rank's own way to the memory.
-    pub(super) fn attach(&self, household: Household) -> Result<HostMemory> {
+    pub(super) fn attach(&self, host_group: HostGroup) -> Result<HostMemory> {
         let files: std::io::Result<Vec<OwnedFd>> =
             self.files.iter().map(OwnedFd::try_clone).collect();
         attach(
             files.map_err(Error::io("attaching shared memory"))?,
-            household,
+            host_group,
         )
     }
 }
@@ -103,7 +103,7 @@ fn give(guest: &Guest<UnixStream>, files: &[OwnedFd]) -> hvd_rendezvous::Result<
         ));
     }
     for file in files {
-        pass::send(guest.stream(), file.as_fd())
+        send_fd::send(guest.stream(), file.as_fd())
             .map_err(StoreError::io("handing over shared memory"))?;
     }
     Ok(())
@@ -112,12 +112,12 @@ fn give(guest: &Guest<UnixStream>, files: &[OwnedFd]) -> hvd_rendezvous::Result<
 /// The other ranks' side: gets the memory from the socket that the first one named.
 pub(super) fn fetch(
     name: &str,
-    household: Household,
+    host_group: HostGroup,
     key: &JobKey,
     end: Instant,
 ) -> Result<HostMemory> {
     if name.is_empty() {
-        let first = household.ranks.first().copied().unwrap_or_default();
+        let first = host_group.ranks.first().copied().unwrap_or_default();
         return Err(Error::Bootstrap(format!("rank {first} offers none")));
     }
     let doing = "getting shared memory from the first rank of this host";
@@ -125,26 +125,26 @@ pub(super) fn fetch(
     let stream = UnixStream::connect_addr(&address).map_err(Error::io(doing))?;
     // The files travel beside the session: nobody is on the way of a socket of this host.
     let _session = handshake::connect(&mut Timed::new(&stream, end), key, Purpose::Segment)?;
-    let flags = usize::from(household.has_flags) * household.ranks.len();
+    let flags = usize::from(host_group.has_flags) * host_group.ranks.len();
     let mut files = Vec::with_capacity(1 + flags);
     for _ in 0..=flags {
         let left = end.saturating_duration_since(Instant::now());
         stream
             .set_read_timeout(Some(left.max(Duration::from_millis(1))))
             .map_err(Error::io(doing))?;
-        files.push(pass::receive(&stream).map_err(Error::io(doing))?);
+        files.push(send_fd::receive(&stream).map_err(Error::io(doing))?);
     }
-    attach(files, household)
+    attach(files, host_group)
 }
 
-fn attach(files: Vec<OwnedFd>, household: Household) -> Result<HostMemory> {
+fn attach(files: Vec<OwnedFd>, host_group: HostGroup) -> Result<HostMemory> {
     let mut files = files.into_iter();
     let file = files
         .next()
         .ok_or_else(|| Error::Bootstrap("no file".to_owned()))?;
     Ok(HostMemory {
-        segment: Segment::attach(file.as_fd(), household.ranks.len())?,
-        ranks: household.ranks,
+        segment: Segment::attach(file.as_fd(), host_group.ranks.len())?,
+        ranks: host_group.ranks,
         flags: files.map(|file| Arc::new(Flag::from(file))).collect(),
     })
 }

@@ -106,8 +106,8 @@ impl<B: Blocks> Flow<'_, B> {
                 continue;
             }
             let send = send.filter(|_| self.at_hand > 0);
-            let patience = self.transport.patience();
-            let end = *give_up.get_or_insert_with(|| Instant::now() + patience);
+            let timeout = self.transport.progress_timeout();
+            let end = *give_up.get_or_insert_with(|| Instant::now() + timeout);
             let interest = Interest::Data { send, recv };
             if self.transport.wait(interest, Some(end))? == Wake::TimedOut {
                 let peer = recv.or(send).unwrap_or(self.from);

@@ -91,7 +91,7 @@ impl ControlChannel {
     /// Sends everything there is for `to`, waiting for the slow ones among them. Others are not
     /// waited for: they may be gone, at the end of a job.
     pub(crate) fn insist(&mut self, transport: &mut dyn Transport, to: &[Rank]) -> Result<()> {
-        let end = Instant::now() + transport.patience();
+        let end = Instant::now() + transport.progress_timeout();
         loop {
             self.flush(transport)?;
             let is_wanted = |rank: &&Rank| to.contains(rank);

@@ -288,7 +288,7 @@ impl Cycle {
             return Ok(false);
         }
         if asks_for_shutdown {
-            self.shutdown_answer_due = Some(Instant::now() + self.transport.patience());
+            self.shutdown_answer_due = Some(Instant::now() + self.transport.progress_timeout());
             self.held.shutdown = true;
         }
         for Change { change, completer } in changes {

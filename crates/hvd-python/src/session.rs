@@ -13,7 +13,7 @@ use hvd_engine::{
     LastHandles, StallOptions,
 };
 use hvd_transport::{
-    Abort, Attempt, Failure, Lifeline, Membership, Mesh, ObjectSeal, StatusQuery, StoreError,
+    Abort, Failure, InitAttempt, Lifeline, Membership, Mesh, ObjectSeal, StatusQuery, StoreError,
     Transport,
 };
 use hvd_types::{Placement, Rank};
@@ -98,7 +98,7 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
         return Err(Error::LostEnvironment(driver).into());
     }
     let placement = config.placement.clone();
-    let attempt = Arc::new(Attempt::default());
+    let attempt = Arc::new(InitAttempt::default());
     let theirs = Arc::clone(&attempt);
     let (sender, outcome) = mpsc::channel();
     thread::Builder::new()
@@ -127,7 +127,7 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-fn join(attempt: &Attempt, config: &WorkerConfig) -> Result<()> {
+fn join(attempt: &InitAttempt, config: &WorkerConfig) -> Result<()> {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
     if current().is_ok() {
         return Ok(());

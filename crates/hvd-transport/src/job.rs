@@ -14,11 +14,12 @@ use hvd_types::Rank;
 
 use crate::mesh::join_until;
 use crate::{
-    Abort, Encryption, Error, Mesh, MeshOptions, Network, Result, TcpOptions, TransportKind, Waker,
+    Abort, Encryption, Error, Mesh, MeshOptions, RankAddresses, Result, TcpOptions, TransportKind,
+    Waker,
 };
 
 /// How long the end of a failed rank may be held up by a launcher that does not answer.
-const LAST_WORD_TIMEOUT: Duration = Duration::from_secs(1);
+const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connects this process with all other ranks of its job. It gives up when `abort` is raised, and
 /// the others then wait for its next attempt, or hear that it failed.
@@ -28,8 +29,8 @@ pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
         placement: config.placement.clone(),
         key,
         timeout: config.timeout,
-        silence: config.timeout,
-        patience: 2 * config.timeout,
+        heartbeat_timeout: config.timeout,
+        progress_timeout: 2 * config.timeout,
         kind: match config.transport {
             TransportChoice::Auto => TransportKind::Auto,
             TransportChoice::SharedMemory => TransportKind::SharedMemory,
@@ -46,7 +47,7 @@ pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
             },
         },
     };
-    let loopback = Network::Address(IpAddr::from(Ipv4Addr::LOCALHOST));
+    let loopback = RankAddresses::Address(IpAddr::from(Ipv4Addr::LOCALHOST));
     let Some(rendezvous) = &config.rendezvous else {
         let key = JobKey::generate()?;
         return join_until(&options(key, loopback), &mut MemoryStore::new(), abort);
@@ -57,8 +58,8 @@ pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
     blame::withdraw(&mut store, config.placement.rank)?;
     let network = match &config.host_addresses {
         _ if config.placement.is_single_host() => loopback,
-        Some(routes) => Network::Routes(routes.clone()),
-        None => Network::Address(store.local_ip()),
+        Some(routes) => RankAddresses::Routes(routes.clone()),
+        None => RankAddresses::Address(store.local_ip()),
     };
     let mut store = Interruptible::new(store, rendezvous, abort)?;
     let mesh = join_until(&options(key, network), &mut store, abort);
@@ -128,7 +129,7 @@ impl Store for Interruptible<'_> {
 
     /// On a connection of its own: the other one may be the reason.
     fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> StoreResult<()> {
-        let (_, mut store) = open(self.rendezvous, LAST_WORD_TIMEOUT)?;
+        let (_, mut store) = open(self.rendezvous, FINAL_REPORT_TIMEOUT)?;
         store.leave(scope, rank, reason)
     }
 
@@ -142,7 +143,7 @@ pub fn accuse(config: &WorkerConfig, culprit: Rank) -> StoreResult<()> {
     let Some(rendezvous) = &config.rendezvous else {
         return Ok(());
     };
-    let (_, mut store) = open(rendezvous, LAST_WORD_TIMEOUT)?;
+    let (_, mut store) = open(rendezvous, FINAL_REPORT_TIMEOUT)?;
     blame::accuse(&mut store, config.placement.rank, culprit)
 }
 

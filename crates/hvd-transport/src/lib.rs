@@ -12,34 +12,34 @@
 #![deny(unsafe_code)]
 
 mod abort;
-mod attempt;
 mod debug_responder;
 mod error;
+mod init_attempt;
 mod job;
 mod lifeline;
 pub mod mem;
-mod member;
 mod membership;
 mod mesh;
 mod mixed;
 mod os;
-mod secure;
+mod rank_context;
+mod secure_connection;
 mod shm;
 mod tcp;
 pub mod testing;
 mod transport;
 
 pub use abort::{Abort, Failure, Waker};
-pub use attempt::Attempt;
 pub use debug_responder::DebugResponder;
 pub use error::{Error, Result};
 pub use hvd_rendezvous::objects::ObjectSeal;
 pub use hvd_rendezvous::{Error as StoreError, Store};
+pub use init_attempt::InitAttempt;
 pub use job::{accuse, connect, open_store};
 pub use lifeline::{Lifeline, MAX_ANSWER_BYTES, SnapshotSource, StatusQuery};
 pub use membership::Membership;
 pub use mesh::{
-    Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, join, join_until,
+    Encryption, Mesh, MeshOptions, RankAddresses, TcpOptions, TransportKind, join, join_until,
 };
 pub use shm::{Inputs, Place, SharedSlots};
 pub use transport::{ConnectionCount, Interest, Lane, Transport, Wake};

@@ -1,24 +1,25 @@
-//! How ranks learn of each other's end: a star of connections, every rank to rank 0, that carry
-//! nothing but bad news, goodbyes, signs of life and questions, watched by one thread per process.
+//! How ranks learn that another one has died: a star of connections, every rank to rank 0, that
+//! carry failures, goodbyes, heartbeats and status queries, watched by one thread per process.
 //!
 //! ```text
 //! kind u8 | length u16, little endian | length bytes
 //! 1 goodbye    nothing
 //! 2 failure    rank u32 | length of host u16 | host | reason: the rest
-//! 3 alive      nothing
-//! 4 question   number u32
-//! 5 answer     number u32 | what was said: the rest
+//! 3 heartbeat  nothing
+//! 4 query      number u32
+//! 5 answer     number u32 | the answer: the rest
 //! ```
 //!
 //! - `LIFE-1` the kernel closes a dead process's sockets at once, so a connection that ends
-//!   without a goodbye is a death. Rank 0 sees those of all others and tells everybody; the
+//!   without a goodbye is a death. Rank 0 sees those of all other ranks and forwards them; the
 //!   others see that of rank 0.
-//! - `LIFE-2` whoever fails for another reason reports it the same way.
-//! - `LIFE-3` a stopped process, or one behind a cut cable, keeps its sockets open and says nothing.
-//!   Both ends of a line therefore give a sign of life a few times within the limit of silence,
-//!   from this thread, which never waits for anybody; whoever is silent for longer has failed.
-//! - `LIFE-4` between signs of life the thread sleeps in `poll`.
-//! - `LIFE-5` a question is answered by this thread, whatever the others do; see [`StatusQuery`].
+//! - `LIFE-2` a rank that fails for another reason reports it the same way.
+//! - `LIFE-3` a stopped process, or one behind a cut cable, keeps its sockets open and sends nothing.
+//!   Both ends of a connection therefore send a few heartbeats within the heartbeat timeout, from
+//!   this thread, which never blocks on anything else; a peer that sends nothing for that long has
+//!   failed.
+//! - `LIFE-4` between heartbeats the thread sleeps in `poll`.
+//! - `LIFE-5` this thread answers status queries, whatever the others do; see [`StatusQuery`].
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -34,26 +35,26 @@ use rustix::event::{PollFd, PollFlags};
 use crate::os::event::{Flag, poll};
 use crate::{Abort, Error, Failure, Result, StoreError};
 
-mod line;
+mod connection;
 mod message;
 mod status_query;
 
-pub(crate) use line::Line;
+pub(crate) use connection::LifelineConnection;
 pub use status_query::{MAX_ANSWER_BYTES, SnapshotSource, StatusQuery};
 
-use message::Message;
+use message::LifelineMessage;
 use status_query::Reply;
 
 /// How long a goodbye may take that waits behind an answer.
-const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often a sign of life is given within the limit of silence: one may be late, or two.
-const SIGNS_WITHIN_LIMIT: u32 = 5;
+/// Heartbeats within the heartbeat timeout: one or two may be late.
+const HEARTBEATS_PER_TIMEOUT: u32 = 5;
 
 /// This process's watch over the others; leaving it says goodbye.
 #[derive(Debug)]
 pub struct Lifeline {
-    orders: Arc<Orders>,
+    commands: Arc<CommandQueue>,
     thread: Option<JoinHandle<()>>,
     abort: Abort,
     /// The process that the thread belongs to; a forked child has no such thread.
@@ -62,39 +63,39 @@ pub struct Lifeline {
     descriptors: Vec<RawFd>,
 }
 
-/// What other threads want the watcher to do.
+/// What other threads ask of the watcher.
 #[derive(Debug)]
-struct Orders {
+struct CommandQueue {
     flag: Flag,
-    queue: Mutex<VecDeque<Order>>,
-    /// Who answers questions, once there is somebody.
+    queue: Mutex<VecDeque<WatcherCommand>>,
+    /// What answers status queries, once there is an engine.
     source: OnceLock<SnapshotSource>,
 }
 
 #[derive(Debug)]
-enum Order {
+enum WatcherCommand {
     Report(Failure),
     Ask {
         number: u32,
         ranks: Vec<Rank>,
         reply: Reply,
     },
-    /// Nobody waits for this question's answers any more.
+    /// This query's answers are not wanted any more.
     Forget(u32),
     Leave,
     Sever,
 }
 
-impl Orders {
-    fn give(&self, order: Order) {
+impl CommandQueue {
+    fn push(&self, command: WatcherCommand) {
         self.queue
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push_back(order);
+            .push_back(command);
         self.flag.raise();
     }
 
-    fn next(&self) -> Option<Order> {
+    fn pop(&self) -> Option<WatcherCommand> {
         self.queue
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -103,23 +104,29 @@ impl Orders {
 }
 
 impl Lifeline {
-    /// Watches `lines`: those of all other ranks on rank 0, the one to rank 0 elsewhere. Nobody may
-    /// be silent for longer than `limit`.
-    pub(crate) fn start(lines: Vec<Line>, limit: Duration, abort: Abort) -> Result<Self> {
+    /// Watches `connections`: those of all other ranks on rank 0, the one to rank 0 elsewhere.
+    pub(crate) fn start(
+        connections: Vec<LifelineConnection>,
+        heartbeat_timeout: Duration,
+        abort: Abort,
+    ) -> Result<Self> {
         let doing = "starting to watch the lifelines";
         let flag = Flag::new().map_err(Error::io(doing))?;
-        let descriptors = lines.iter().map(Line::descriptor).collect();
-        let orders = Arc::new(Orders {
+        let descriptors = connections
+            .iter()
+            .map(LifelineConnection::descriptor)
+            .collect();
+        let commands = Arc::new(CommandQueue {
             flag,
             queue: Mutex::default(),
             source: OnceLock::new(),
         });
         let mut watcher = Watcher {
-            lines,
+            connections,
             abort: abort.clone(),
-            orders: Arc::clone(&orders),
-            limit,
-            next_sign: Instant::now(),
+            commands: Arc::clone(&commands),
+            heartbeat_timeout,
+            next_heartbeat: Instant::now(),
             asked: HashMap::new(),
         };
         let thread = thread::Builder::new()
@@ -127,7 +134,7 @@ impl Lifeline {
             .spawn(move || watcher.run())
             .map_err(StoreError::thread("hvd-lifeline"))?;
         Ok(Self {
-            orders,
+            commands,
             thread: Some(thread),
             abort,
             process: std::process::id(),
@@ -136,7 +143,7 @@ impl Lifeline {
     }
 
     /// The sockets that a forked child inherits. It has to close them: as long as it holds them
-    /// open, the kernel does not tell the others of its parent's death (`LIFE-1`).
+    /// open, the others do not learn of its parent's death (`LIFE-1`).
     pub fn descriptors(&self) -> &[RawFd] {
         &self.descriptors
     }
@@ -144,7 +151,7 @@ impl Lifeline {
     /// Ends this rank's communication because of `failure`, and that of all others (`LIFE-2`).
     pub fn report(&self, failure: Failure) {
         self.abort.raise(failure.clone());
-        self.orders.give(Order::Report(failure));
+        self.commands.push(WatcherCommand::Report(failure));
     }
 
     /// Says goodbye and stops watching; also done on drop.
@@ -152,16 +159,16 @@ impl Lifeline {
         drop(self);
     }
 
-    /// Acts out a sudden death: the connections close without a goodbye. For tests.
+    /// Simulates a sudden death: the connections close without a goodbye. For tests.
     pub fn sever(mut self) {
-        self.end(Order::Sever);
+        self.end(WatcherCommand::Sever);
     }
 
-    fn end(&mut self, order: Order) {
+    fn end(&mut self, command: WatcherCommand) {
         if let Some(thread) = self.thread.take()
             && self.process == std::process::id()
         {
-            self.orders.give(order);
+            self.commands.push(command);
             let _ = thread.join();
         }
     }
@@ -169,27 +176,27 @@ impl Lifeline {
 
 impl Drop for Lifeline {
     fn drop(&mut self) {
-        self.end(Order::Leave);
+        self.end(WatcherCommand::Leave);
     }
 }
 
 /// The thread's own state.
 struct Watcher {
-    lines: Vec<Line>,
+    connections: Vec<LifelineConnection>,
     abort: Abort,
-    orders: Arc<Orders>,
-    /// The longest silence (`LIFE-3`).
-    limit: Duration,
-    /// When the next sign of life is due.
-    next_sign: Instant,
-    /// The questions that somebody here waits for.
+    commands: Arc<CommandQueue>,
+    /// See `LIFE-3`.
+    heartbeat_timeout: Duration,
+    /// When the next heartbeat is due.
+    next_heartbeat: Instant,
+    /// The queries for whose answers a thread of this rank waits.
     asked: HashMap<u32, Reply>,
 }
 
 impl Watcher {
     fn run(&mut self) {
         loop {
-            self.give_sign_of_life();
+            self.send_heartbeats();
             let ready = match self.sleep() {
                 Ok(ready) => ready,
                 Err(error) => {
@@ -197,131 +204,135 @@ impl Watcher {
                     return;
                 }
             };
-            // From the back, because lines are removed.
+            // From the back, because connections are removed.
             for index in ready.into_iter().rev() {
-                self.hear(index);
+                self.handle_input(index);
             }
-            // After the news: whoever was stopped itself finds it waiting here.
-            self.look_for_silence();
-            self.orders.flag.lower();
-            while let Some(order) = self.orders.next() {
-                match order {
-                    Order::Report(failure) => self.tell(None, &Message::Failure(failure)),
-                    Order::Ask {
+            // After the input: if this process itself was stopped, heartbeats are waiting there.
+            self.check_heartbeats();
+            self.commands.flag.lower();
+            while let Some(command) = self.commands.pop() {
+                match command {
+                    WatcherCommand::Report(failure) => {
+                        self.broadcast(None, &LifelineMessage::Failure(failure))
+                    }
+                    WatcherCommand::Ask {
                         number,
                         ranks,
                         reply,
                     } => self.ask(number, &ranks, reply),
-                    Order::Forget(number) => drop(self.asked.remove(&number)),
-                    Order::Leave => return self.leave(),
-                    Order::Sever => return,
+                    WatcherCommand::Forget(number) => drop(self.asked.remove(&number)),
+                    WatcherCommand::Leave => return self.leave(),
+                    WatcherCommand::Sever => return,
                 }
             }
         }
     }
 
     fn leave(&mut self) {
-        self.tell(None, &Message::Goodbye);
-        let end = Instant::now() + GOODBYE_LIMIT;
-        self.lines.iter_mut().for_each(|line| line.flush_until(end));
+        self.broadcast(None, &LifelineMessage::Goodbye);
+        let end = Instant::now() + GOODBYE_TIMEOUT;
+        self.connections
+            .iter_mut()
+            .for_each(|connection| connection.flush_until(end));
     }
 
     fn ask(&mut self, number: u32, ranks: &[Rank], reply: Reply) {
-        for line in &mut self.lines {
-            if ranks.contains(&line.peer) {
-                line.send(&Message::Question(number));
+        for connection in &mut self.connections {
+            if ranks.contains(&connection.peer) {
+                connection.send(&LifelineMessage::Query(number));
             }
         }
         self.asked.insert(number, reply);
     }
 
-    /// Answers the peer of a line (`LIFE-5`).
+    /// Answers the peer of a connection (`LIFE-5`).
     fn answer(&mut self, index: usize, number: u32) {
-        let Some(source) = self.orders.source.get() else {
+        let Some(source) = self.commands.source.get() else {
             return;
         };
         // A source that panics must not take the lifelines, and so the job, with it.
-        let said = catch_unwind(AssertUnwindSafe(|| source.take())).unwrap_or_default();
-        self.lines[index].send(&Message::Answer { number, said });
+        let answer = catch_unwind(AssertUnwindSafe(|| source.take())).unwrap_or_default();
+        self.connections[index].send(&LifelineMessage::Answer { number, answer });
     }
 
-    fn hear_answer(&self, from: Rank, number: u32, said: Vec<u8>) {
+    fn deliver_answer(&self, from: Rank, number: u32, answer: Vec<u8>) {
         if let Some(reply) = self.asked.get(&number) {
-            // Whoever asked may have given up at this moment.
-            let _ = reply.send((from, said));
+            // The querying thread may have given up at this moment.
+            let _ = reply.send((from, answer));
         }
     }
 
-    /// Waits for orders and news; returns the lines that have some, in ascending order.
+    /// Waits for commands and input; returns the connections that have some, in ascending order.
     fn sleep(&self) -> io::Result<Vec<usize>> {
-        let mut polled = vec![PollFd::new(&self.orders.flag, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&self.commands.flag, PollFlags::IN)];
         polled.extend(
-            self.lines
+            self.connections
                 .iter()
-                .map(|line| PollFd::new(line, line.interest())),
+                .map(|connection| PollFd::new(connection, connection.interest())),
         );
-        poll(&mut polled, Some(self.next_sign))?;
+        poll(&mut polled, Some(self.next_heartbeat))?;
         let ready = polled[1..].iter().enumerate();
         Ok(ready
-            .filter(|(_, line)| !line.revents().is_empty())
+            .filter(|(_, connection)| !connection.revents().is_empty())
             .map(|(index, _)| index)
             .collect())
     }
 
-    fn give_sign_of_life(&mut self) {
+    fn send_heartbeats(&mut self) {
         let now = Instant::now();
-        if now >= self.next_sign {
-            self.tell(None, &Message::Alive);
-            self.next_sign = now + self.limit / SIGNS_WITHIN_LIMIT;
+        if now >= self.next_heartbeat {
+            self.broadcast(None, &LifelineMessage::Heartbeat);
+            self.next_heartbeat = now + self.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT;
         }
     }
 
-    fn look_for_silence(&mut self) {
-        // From the back, because lines are removed.
-        for index in (0..self.lines.len()).rev() {
-            if self.lines[index].silence() > self.limit {
-                let failure = self.lines[index].silent(self.limit);
-                self.pass_on(index, failure);
-                self.lines.remove(index);
+    fn check_heartbeats(&mut self) {
+        // From the back, because connections are removed.
+        for index in (0..self.connections.len()).rev() {
+            if self.connections[index].since_last_message() > self.heartbeat_timeout {
+                let failure = self.connections[index].timed_out(self.heartbeat_timeout);
+                self.forward_failure(index, failure);
+                self.connections.remove(index);
             }
         }
     }
 
-    /// Takes the news of one line; removes the line if it has ended.
-    fn hear(&mut self, index: usize) {
-        self.lines[index].flush();
-        let open = self.lines[index].read();
-        while let Some(message) = self.lines[index].next_message() {
+    /// Handles the input of one connection; removes the connection if it has ended.
+    fn handle_input(&mut self, index: usize) {
+        self.connections[index].flush();
+        let open = self.connections[index].read();
+        while let Some(message) = self.connections[index].next_message() {
             match message {
-                Message::Alive => {}
-                Message::Goodbye => {
-                    let line = self.lines.remove(index);
-                    return self.abort.depart(line.peer);
+                LifelineMessage::Heartbeat => {}
+                LifelineMessage::Goodbye => {
+                    let connection = self.connections.remove(index);
+                    return self.abort.depart(connection.peer);
                 }
-                Message::Failure(failure) => self.pass_on(index, failure),
-                Message::Question(number) => self.answer(index, number),
-                Message::Answer { number, said } => {
-                    self.hear_answer(self.lines[index].peer, number, said);
+                LifelineMessage::Failure(failure) => self.forward_failure(index, failure),
+                LifelineMessage::Query(number) => self.answer(index, number),
+                LifelineMessage::Answer { number, answer } => {
+                    self.deliver_answer(self.connections[index].peer, number, answer);
                 }
             }
         }
         if !open {
-            let failure = self.lines[index].lost();
-            self.pass_on(index, failure);
-            self.lines.remove(index);
+            let failure = self.connections[index].lost();
+            self.forward_failure(index, failure);
+            self.connections.remove(index);
         }
     }
 
-    /// Raises a failure here and tells everybody but the one it came from (`LIFE-1`).
-    fn pass_on(&mut self, from: usize, failure: Failure) {
+    /// Raises a failure here and forwards it to all but the one it came from (`LIFE-1`).
+    fn forward_failure(&mut self, from: usize, failure: Failure) {
         self.abort.raise(failure.clone());
-        self.tell(Some(from), &Message::Failure(failure));
+        self.broadcast(Some(from), &LifelineMessage::Failure(failure));
     }
 
-    fn tell(&mut self, except: Option<usize>, message: &Message) {
-        for (index, line) in self.lines.iter_mut().enumerate() {
+    fn broadcast(&mut self, except: Option<usize>, message: &LifelineMessage) {
+        for (index, connection) in self.connections.iter_mut().enumerate() {
             if Some(index) != except {
-                line.send(message);
+                connection.send(message);
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! For tests, and for a job of one rank. It is as strict as the wires it stands for: bounded
 //! queues, partial sends and receives, and an [`Abort`] of its own per rank, so that the death of
-//! a rank can be acted out with [`MemTransport::die`].
+//! a rank can be simulated with [`MemTransport::die`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,14 +20,14 @@ const DEFAULT_CAPACITY: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct MemTransport {
     rank: Rank,
-    mesh: Arc<Mesh>,
+    mesh: Arc<MemMesh>,
     abort: Abort,
-    patience: Duration,
+    progress_timeout: Duration,
     host: String,
 }
 
 #[derive(Debug)]
-struct Mesh {
+struct MemMesh {
     capacity: usize,
     inboxes: Vec<Inbox>,
     aborts: Vec<Abort>,
@@ -36,12 +36,12 @@ struct Mesh {
 /// Everything one rank waits for.
 #[derive(Debug)]
 struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct InboxState {
     /// Queues by sender and lane.
     queues: Vec<[VecDeque<u8>; 2]>,
     /// Counts everything this rank may wait for: arrivals, space at peers, wakers.
@@ -55,17 +55,17 @@ pub fn mesh(size: usize) -> Vec<MemTransport> {
     mesh_with(size, DEFAULT_CAPACITY, Duration::from_secs(30))
 }
 
-/// As [`mesh`], with queues of `capacity` bytes and the given patience.
-pub fn mesh_with(size: usize, capacity: usize, patience: Duration) -> Vec<MemTransport> {
+/// As [`mesh`], with queues of `capacity` bytes and the given progress timeout.
+pub fn mesh_with(size: usize, capacity: usize, progress_timeout: Duration) -> Vec<MemTransport> {
     let inboxes = (0..size).map(|_| Inbox::new(size)).collect();
     let aborts = (0..size).map(|_| Abort::new()).collect();
-    let mesh = Arc::new(Mesh {
+    let mesh = Arc::new(MemMesh {
         capacity,
         inboxes,
         aborts,
     });
     (0..size)
-        .map(|index| MemTransport::new(Rank::from_index(index), &mesh, patience))
+        .map(|index| MemTransport::new(Rank::from_index(index), &mesh, progress_timeout))
         .collect()
 }
 
@@ -74,7 +74,7 @@ impl Inbox {
         let queues = (0..size)
             .map(|_| [VecDeque::new(), VecDeque::new()])
             .collect();
-        let state = Mutex::new(State {
+        let state = Mutex::new(InboxState {
             queues,
             events: 0,
             seen: 0,
@@ -85,7 +85,7 @@ impl Inbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,13 +96,13 @@ impl Inbox {
 }
 
 impl MemTransport {
-    fn new(rank: Rank, mesh: &Arc<Mesh>, patience: Duration) -> Self {
+    fn new(rank: Rank, mesh: &Arc<MemMesh>, progress_timeout: Duration) -> Self {
         let abort = mesh.aborts[rank.index()].clone();
         let this = Self {
             rank,
             mesh: Arc::clone(mesh),
             abort,
-            patience,
+            progress_timeout,
             host: "localhost".to_owned(),
         };
         this.abort.on_raise(this.waker());
@@ -114,7 +114,7 @@ impl MemTransport {
         self.abort.clone()
     }
 
-    /// Acts out this rank's sudden death: every other rank learns of it.
+    /// Simulates this rank's sudden death: every other rank learns of it.
     pub fn die(self) {
         let reason = "closed its connection without a goodbye".to_owned();
         let failure = Failure {
@@ -151,8 +151,8 @@ impl Transport for MemTransport {
         &self.host
     }
 
-    fn patience(&self) -> Duration {
-        self.patience
+    fn progress_timeout(&self) -> Duration {
+        self.progress_timeout
     }
 
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize> {
@@ -175,8 +175,8 @@ impl Transport for MemTransport {
         let mut state = self.inbox().lock();
         let queue = &mut state.queues[peer.index()][lane as usize];
         let received = buffer.len().min(queue.len());
-        for (byte, place) in queue.drain(..received).zip(buffer) {
-            *place = byte;
+        for (byte, slot) in queue.drain(..received).zip(buffer) {
+            *slot = byte;
         }
         drop(state);
         if received == 0 {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
-use crate::member::Member;
 use crate::os::event::Flag;
+use crate::rank_context::RankContext;
 use crate::shm::{Rings, Segment};
 use crate::tcp::{Links, Tcp};
 use crate::{ConnectionCount, Interest, Lane, Result, SharedSlots, Transport, Wake, Waker};
@@ -23,7 +23,7 @@ use crate::{ConnectionCount, Interest, Lane, Result, SharedSlots, Transport, Wak
 /// One rank's end of the memory of its host, and its connections to other hosts.
 #[derive(Debug)]
 pub(crate) struct Mixed {
-    member: Member,
+    context: RankContext,
     near: Near,
     far: Tcp,
 }
@@ -32,53 +32,57 @@ pub(crate) struct Mixed {
 #[derive(Debug)]
 struct Near {
     rings: Rings,
-    /// By rank, its place in the memory; none for ranks of other hosts.
-    places: Vec<Option<usize>>,
+    /// By rank, its index in the segment; none for ranks of other hosts.
+    segment_indexes: Vec<Option<usize>>,
 }
 
-/// What the ranks of a host have in common.
+/// The memory that the ranks of a host share.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     pub(crate) segment: Segment,
-    /// The ranks of the host, ascending; a position is a place in the segment.
+    /// The ranks of the host, ascending, which is their order in the segment.
     pub(crate) ranks: Vec<Rank>,
-    /// What each of them sleeps on, by place. None if there are no other hosts: then they sleep on
-    /// the memory itself.
+    /// What each of them sleeps on, in the same order. Empty if there are no other hosts: then they
+    /// sleep on the memory itself.
     pub(crate) flags: Vec<Arc<Flag>>,
 }
 
 impl Mixed {
     /// Takes this rank's part of its host's memory. `links` are the lanes to ranks of other hosts.
-    pub(crate) fn new(member: Member, memory: &HostMemory, links: Links) -> Result<Self> {
-        let place = |rank: Rank| memory.ranks.iter().position(|&near| near == rank);
-        let places: Vec<Option<usize>> = (0..member.hosts.len())
-            .map(|index| place(Rank::from_index(index)))
+    pub(crate) fn new(context: RankContext, memory: &HostMemory, links: Links) -> Result<Self> {
+        let segment_index = |rank: Rank| memory.ranks.iter().position(|&near| near == rank);
+        let segment_indexes: Vec<Option<usize>> = (0..context.hosts.len())
+            .map(|index| segment_index(Rank::from_index(index)))
             .collect();
-        let own = places[member.rank.index()].unwrap_or_default();
+        let own = segment_indexes[context.rank.index()].unwrap_or_default();
         let rings = Rings::new(&memory.segment, own, &memory.flags)?;
-        let far = Tcp::new(member.clone(), links, Arc::clone(&memory.flags[own]));
+        let far = Tcp::new(context.clone(), links, Arc::clone(&memory.flags[own]));
         // The connections have registered the flag with the abort.
         Ok(Self {
-            member,
-            near: Near { rings, places },
+            context,
+            near: Near {
+                rings,
+                segment_indexes,
+            },
             far,
         })
     }
 }
 
 impl Near {
-    fn place(&self, peer: Rank) -> Option<usize> {
-        self.places[peer.index()]
+    fn segment_index(&self, peer: Rank) -> Option<usize> {
+        self.segment_indexes[peer.index()]
     }
 
     fn has_work(&self, interest: Interest<'_>) -> bool {
         let can_send = |peer: Rank, lane| {
-            let place = self.place(peer);
-            place.is_some_and(|place| self.rings.can_send(place, lane))
+            let segment_index = self.segment_index(peer);
+            segment_index.is_some_and(|segment_index| self.rings.can_send(segment_index, lane))
         };
         let can_recv = |peer: Rank| {
-            let place = self.place(peer);
-            place.is_some_and(|place| self.rings.can_recv(place, Lane::Data))
+            let segment_index = self.segment_index(peer);
+            segment_index
+                .is_some_and(|segment_index| self.rings.can_recv(segment_index, Lane::Data))
         };
         match interest {
             Interest::Data { send, recv } => {
@@ -93,7 +97,8 @@ impl Near {
 
     /// Whether ranks of this host are all that is waited for.
     fn is_all_of(&self, interest: Interest<'_>) -> bool {
-        let is_near = |peer: Option<Rank>| peer.is_none_or(|peer| self.place(peer).is_some());
+        let is_near =
+            |peer: Option<Rank>| peer.is_none_or(|peer| self.segment_index(peer).is_some());
         match interest {
             Interest::Data { send, recv } => is_near(send) && is_near(recv),
             Interest::Control { .. } => false,
@@ -103,11 +108,11 @@ impl Near {
 
 impl Transport for Mixed {
     fn rank(&self) -> Rank {
-        self.member.rank
+        self.context.rank
     }
 
     fn size(&self) -> usize {
-        self.member.hosts.len()
+        self.context.hosts.len()
     }
 
     fn kind(&self) -> &'static str {
@@ -115,31 +120,31 @@ impl Transport for Mixed {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.member.hosts[rank.index()]
+        &self.context.hosts[rank.index()]
     }
 
-    fn patience(&self) -> Duration {
-        self.member.patience
+    fn progress_timeout(&self) -> Duration {
+        self.context.progress_timeout
     }
 
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize> {
-        let Some(place) = self.near.place(peer) else {
+        let Some(segment_index) = self.near.segment_index(peer) else {
             return self.far.try_send(peer, lane, bytes);
         };
-        let sent = self.near.rings.send(place, lane, bytes);
-        self.member.checked(peer, sent)
+        let sent = self.near.rings.send(segment_index, lane, bytes);
+        self.context.checked(peer, sent)
     }
 
     fn try_recv(&mut self, peer: Rank, lane: Lane, buffer: &mut [u8]) -> Result<usize> {
-        let Some(place) = self.near.place(peer) else {
+        let Some(segment_index) = self.near.segment_index(peer) else {
             return self.far.try_recv(peer, lane, buffer);
         };
-        let received = self.near.rings.recv(place, lane, buffer);
-        self.member.checked(peer, received)
+        let received = self.near.rings.recv(segment_index, lane, buffer);
+        self.context.checked(peer, received)
     }
 
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake> {
-        self.member.abort.check()?;
+        self.context.abort.check()?;
         let Self { near, far, .. } = self;
         let has_work = || near.has_work(interest);
         // Connections are not looked at while spinning, so it would hold them up.
@@ -151,7 +156,7 @@ impl Transport for Mixed {
             bell.sleep_by(seen, has_work, || far.wait(interest, deadline))
         };
         near.rings.awake();
-        self.member.abort.check()?;
+        self.context.abort.check()?;
         slept.unwrap_or(Ok(Wake::Event))
     }
 
@@ -168,8 +173,11 @@ impl Transport for Mixed {
     }
 
     fn shared_slots(&mut self, members: &[Rank]) -> Option<SharedSlots<'_>> {
-        let Near { rings, places } = &mut self.near;
-        let place = |rank: Rank| places.get(rank.index()).copied().flatten();
-        SharedSlots::new(&self.member, rings, members, place)
+        let Near {
+            rings,
+            segment_indexes,
+        } = &mut self.near;
+        let segment_index = |rank: Rank| segment_indexes.get(rank.index()).copied().flatten();
+        SharedSlots::new(&self.context, rings, members, segment_index)
     }
 }

@@ -10,7 +10,7 @@ use hvd_types::{Placement, Rank};
 
 use crate::mesh::{TestOverrides, join_with};
 use crate::shm::Capacities;
-use crate::{Abort, Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, mem};
+use crate::{Abort, Encryption, Mesh, MeshOptions, RankAddresses, TcpOptions, TransportKind, mem};
 
 /// What moves the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,18 +44,18 @@ impl Wire {
 pub struct Setup {
     wire: Wire,
     size: usize,
-    patience: Duration,
+    progress_timeout: Duration,
     capacity: Option<usize>,
     connections: Option<u8>,
 }
 
 impl Setup {
-    /// `size` ranks over `wire`, with a patience of 30 seconds and buffers of the usual sizes.
+    /// `size` ranks over `wire`, with a progress timeout of 30 seconds and buffers of the usual sizes.
     pub fn new(wire: Wire, size: usize) -> Self {
         Self {
             wire,
             size,
-            patience: Duration::from_secs(30),
+            progress_timeout: Duration::from_secs(30),
             capacity: None,
             connections: None,
         }
@@ -63,8 +63,8 @@ impl Setup {
 
     /// Sets how long a peer may make no progress.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn progress_timeout(mut self, progress_timeout: Duration) -> Self {
+        self.progress_timeout = progress_timeout;
         self
     }
 
@@ -101,17 +101,21 @@ impl Setup {
     fn in_memory(&self) -> Vec<Mesh> {
         let hosts = vec!["localhost".to_owned(); self.size];
         let key = JobKey::generate().expect("random bytes");
-        mem::mesh_with(self.size, self.capacity.unwrap_or(64 * 1024), self.patience)
-            .into_iter()
-            .map(|transport| Mesh {
-                abort: transport.abort(),
-                transport: Box::new(transport),
-                lifeline: None,
-                hosts: hosts.clone(),
-                note: None,
-                objects: ObjectSeal::new(&key, "test"),
-            })
-            .collect()
+        mem::mesh_with(
+            self.size,
+            self.capacity.unwrap_or(64 * 1024),
+            self.progress_timeout,
+        )
+        .into_iter()
+        .map(|transport| Mesh {
+            abort: transport.abort(),
+            transport: Box::new(transport),
+            lifeline: None,
+            hosts: hosts.clone(),
+            note: None,
+            objects: ObjectSeal::new(&key, "test"),
+        })
+        .collect()
     }
 
     #[expect(clippy::expect_used, reason = "this is how a test fails")]
@@ -126,7 +130,7 @@ impl Setup {
         thread::scope(|scope| {
             let ranks: Vec<_> = (0..self.size)
                 .map(|rank| {
-                    let mut options = options(rank, self.size, &key, kind, self.patience);
+                    let mut options = options(rank, self.size, &key, kind, self.progress_timeout);
                     options.tcp.connections = self.connections;
                     if self.wire == Wire::Encrypted {
                         options.tcp.encryption = Encryption::All;
@@ -173,7 +177,7 @@ pub fn options(
     size: usize,
     key: &JobKey,
     kind: TransportKind,
-    patience: Duration,
+    progress_timeout: Duration,
 ) -> MeshOptions {
     let number = Rank::from_index(rank).number();
     let size = Rank::from_index(size).number();
@@ -188,10 +192,10 @@ pub fn options(
         placement,
         key: key.clone(),
         timeout: Duration::from_secs(30),
-        silence: Duration::from_secs(30),
-        patience,
+        heartbeat_timeout: Duration::from_secs(30),
+        progress_timeout,
         kind,
-        network: Network::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        network: RankAddresses::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         ports: None,
         tcp: TcpOptions::default(),
     }

@@ -104,7 +104,7 @@ pub trait Transport: Send {
     fn host_of(&self, rank: Rank) -> &str;
 
     /// How long a peer may make no progress at all in the middle of an operation.
-    fn patience(&self) -> Duration;
+    fn progress_timeout(&self) -> Duration;
 
     /// Sends a beginning of `bytes` and returns its length; 0 if the peer can take nothing now.
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize>;
@@ -177,7 +177,7 @@ pub trait Transport: Send {
             }
             let send = to.filter(|_| !unsent.is_empty());
             let recv = from.filter(|_| !unfilled.is_empty());
-            let end = *give_up.get_or_insert_with(|| Instant::now() + self.patience());
+            let end = *give_up.get_or_insert_with(|| Instant::now() + self.progress_timeout());
             if self.wait(Interest::Data { send, recv }, Some(end))? == Wake::TimedOut {
                 let peer = recv.or(send).unwrap_or(self.rank());
                 return Err(self.stalled(peer));
@@ -185,9 +185,9 @@ pub trait Transport: Send {
         }
     }
 
-    /// The error for a peer that outlasted this transport's patience.
+    /// The error for a peer that made no progress for that long.
     fn stalled(&self, peer: Rank) -> Error {
-        let seconds = self.patience().as_secs();
+        let seconds = self.progress_timeout().as_secs();
         Error::Stalled {
             rank: peer,
             host: self.host_of(peer).to_owned(),

@@ -16,7 +16,7 @@ use hvd_transport::{
 };
 use hvd_types::Rank;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const SIZE: usize = 3;
 const QUITTER: Rank = Rank::new(1);
 
@@ -62,10 +62,10 @@ fn start(config: WorkerConfig, abort: &Abort) -> JoinHandle<Result<Mesh>> {
 
 /// Waits until exactly these ranks are missing, as seen by the last one.
 fn wait_until_missing(server: &Server, key: &JobKey, expected: &[u32]) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let expected: Vec<Rank> = expected.iter().copied().map(Rank::new).collect();
     let port = server.address().port();
-    let mut client = Client::connect("127.0.0.1", port, key, PATIENCE).unwrap();
+    let mut client = Client::connect("127.0.0.1", port, key, TIMEOUT).unwrap();
     loop {
         let moment = Duration::from_millis(5);
         let visit = client.exchange("init()", Rank::from_index(SIZE - 1), SIZE, b"", moment);
@@ -169,7 +169,7 @@ fn mesh_1b_a_rank_that_gives_up_between_the_exchanges_is_waited_for_again() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let start = Instant::now();
     run_ranks(SIZE, move |rank| {
-        let options = options(rank.index(), SIZE, &key, TransportKind::Auto, PATIENCE);
+        let options = options(rank.index(), SIZE, &key, TransportKind::Auto, TIMEOUT);
         if rank == QUITTER {
             let fail: Trick = |_, scope| match scope {
                 "init()" => Ok(()),
@@ -179,7 +179,7 @@ fn mesh_1b_a_rank_that_gives_up_between_the_exchanges_is_waited_for_again() {
         }
         join(&options, &mut store.clone()).unwrap();
     });
-    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_rank_that_gives_up_before_its_lifeline_is_named_by_all_at_once() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let start = Instant::now();
     run_ranks(SIZE, move |rank| {
-        let options = options(rank.index(), SIZE, &key, TransportKind::Auto, PATIENCE);
+        let options = options(rank.index(), SIZE, &key, TransportKind::Auto, TIMEOUT);
         if rank == QUITTER {
             let interrupt: Trick = |tricky, scope| {
                 if scope.ends_with("memory") {
@@ -204,11 +204,11 @@ fn a_rank_that_gives_up_before_its_lifeline_is_named_by_all_at_once() {
             Err(other) => unreachable!("{other}"),
         }
     });
-    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
 }
 
 fn wait_for_abort(mesh: &mut Mesh) -> Failure {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let interest = || Interest::Control { unsent: &[] };
     while mesh.transport.wait(interest(), Some(end)).is_ok() {
         assert!(Instant::now() < end, "nothing was heard");

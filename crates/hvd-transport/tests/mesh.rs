@@ -12,12 +12,12 @@ use hvd_transport::testing::{Wire, mesh_of, options};
 use hvd_transport::{Failure, Interest, Lane, Membership, Mesh, MeshOptions, TransportKind, join};
 use hvd_types::{Placement, Rank};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const REAL: [Wire; 4] = [Wire::SharedMemory, Wire::Tcp, Wire::Encrypted, Wire::Mixed];
 
 /// Waits for the job's end and returns its cause.
 fn wait_for_abort(mesh: &mut Mesh) -> Failure {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while mesh
         .transport
         .wait(Interest::Control { unsent: &[] }, Some(end))
@@ -51,7 +51,7 @@ fn greet(mesh: &mut Mesh) {
 #[test]
 fn one_rank_needs_nobody() {
     let key = JobKey::generate().unwrap();
-    let options = options(0, 1, &key, TransportKind::Auto, PATIENCE);
+    let options = options(0, 1, &key, TransportKind::Auto, TIMEOUT);
     let mesh = join(&options, &mut MemoryStore::new()).unwrap();
     assert_eq!((mesh.transport.size(), mesh.hosts.len()), (1, 1));
     assert!(mesh.lifeline.is_none());
@@ -61,7 +61,7 @@ fn one_rank_needs_nobody() {
 fn auto_takes_shared_memory_on_one_host() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let kinds = run_ranks(3, move |rank| {
-        let options = options(rank.index(), 3, &key, TransportKind::Auto, PATIENCE);
+        let options = options(rank.index(), 3, &key, TransportKind::Auto, TIMEOUT);
         let mut mesh = join(&options, &mut store.clone()).unwrap();
         greet(&mut mesh);
         (mesh.transport.kind(), mesh.note.clone())
@@ -75,7 +75,7 @@ fn mesh_1_a_job_can_be_joined_a_hundred_times() {
         let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
         run_ranks(3, move |rank| {
             for _ in 0..100 {
-                let options = options(rank.index(), 3, &key, kind, PATIENCE);
+                let options = options(rank.index(), 3, &key, kind, TIMEOUT);
                 greet(&mut join(&options, &mut store.clone()).unwrap());
             }
         });
@@ -86,7 +86,7 @@ fn mesh_1_a_job_can_be_joined_a_hundred_times() {
 fn mesh_2_a_rank_that_does_not_come_is_named() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let errors = run_ranks(2, move |rank| {
-        let options = options(rank.index(), 3, &key, TransportKind::Tcp, PATIENCE);
+        let options = options(rank.index(), 3, &key, TransportKind::Tcp, TIMEOUT);
         let options = MeshOptions {
             timeout: Duration::from_millis(100),
             ..options
@@ -103,7 +103,7 @@ fn ranks_have_to_agree_on_the_transport() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let errors = run_ranks(2, move |rank| {
         let kind = [TransportKind::Auto, TransportKind::Tcp][rank.index()];
-        let options = options(rank.index(), 2, &key, kind, PATIENCE);
+        let options = options(rank.index(), 2, &key, kind, TIMEOUT);
         join(&options, &mut store.clone()).unwrap_err().to_string()
     });
     assert!(
@@ -159,7 +159,7 @@ fn join_bent(
     run_ranks(3, move |rank| {
         let honest: fn(&str, &str) -> String = |_, said| said.to_owned();
         let bend = if rank.number() == 1 { bend } else { honest };
-        let options = options(rank.index(), 3, &key, kind, PATIENCE);
+        let options = options(rank.index(), 3, &key, kind, TIMEOUT);
         let mut store = Bent {
             store: store.clone(),
             bend,
@@ -204,7 +204,7 @@ fn each_pair_of_ranks_uses_memory_if_it_shares_some() {
 fn a_host_without_memory_leaves_that_of_others_alone() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let kinds = run_ranks(4, move |rank| {
-        let mut options = options(rank.index(), 4, &key, TransportKind::Auto, PATIENCE);
+        let mut options = options(rank.index(), 4, &key, TransportKind::Auto, TIMEOUT);
         ["a", "b"][rank.index() % 2].clone_into(&mut options.placement.hostname);
         let honest: fn(&str, &str) -> String = |_, said| said.to_owned();
         let bend = if rank.number() == 3 {
@@ -242,7 +242,7 @@ fn mesh_3_strangers_at_the_port_delay_nobody() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let start = Instant::now();
     run_ranks(3, move |rank| {
-        let options = options(rank.index(), 3, &key, TransportKind::Tcp, PATIENCE);
+        let options = options(rank.index(), 3, &key, TransportKind::Tcp, TIMEOUT);
         let mut strangers = Vec::new();
         let bend = |_: &str, said: &str| {
             let address = said.lines().next().unwrap();
@@ -282,7 +282,7 @@ fn a_rank_with_another_key_is_refused() {
     let store = MemoryStore::new();
     let errors = run_ranks(2, move |rank| {
         let key = JobKey::generate().unwrap();
-        let options = options(rank.index(), 2, &key, TransportKind::Tcp, PATIENCE);
+        let options = options(rank.index(), 2, &key, TransportKind::Tcp, TIMEOUT);
         let options = MeshOptions {
             timeout: Duration::from_millis(500),
             ..options
@@ -437,7 +437,7 @@ fn unreachable(scope: &str, said: &str) -> String {
 fn late_2_a_rank_that_cannot_be_reached_when_it_is_needed_is_named() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let outcomes = run_ranks(2, move |rank| {
-        let options = options(rank.index(), 2, &key, TransportKind::Tcp, PATIENCE);
+        let options = options(rank.index(), 2, &key, TransportKind::Tcp, TIMEOUT);
         let honest: fn(&str, &str) -> String = |_, said| said.to_owned();
         let bend = [honest, unreachable][rank.index()];
         let store = store.clone();

@@ -16,7 +16,7 @@ use hvd_transport::testing::options;
 use hvd_transport::{Abort, Interest, Mesh, TransportKind, connect, join};
 use hvd_types::Rank;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const SIZE: usize = 3;
 
 /// A rank's process; killed when the test ends, however it ends.
@@ -108,8 +108,8 @@ fn host_of(rank: usize, kind: &str) -> &'static str {
 
 fn join_by_options(rank: usize, kind: TransportKind, port: &str, key: &str) -> Mesh {
     let key = JobKey::from_hex(key).unwrap();
-    let mut store = Client::connect("127.0.0.1", port.parse().unwrap(), &key, PATIENCE).unwrap();
-    join(&options(rank, SIZE, &key, kind, PATIENCE), &mut store).unwrap()
+    let mut store = Client::connect("127.0.0.1", port.parse().unwrap(), &key, TIMEOUT).unwrap();
+    join(&options(rank, SIZE, &key, kind, TIMEOUT), &mut store).unwrap()
 }
 
 /// As the launcher would start it: one rank on a first host, the others on a second.
@@ -167,7 +167,7 @@ fn a_rank() {
     assert!(received.iter().all(|&byte| usize::from(byte) == rank));
     println!("connected by {}", mesh.transport.kind());
 
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while mesh
         .transport
         .wait(Interest::Control { unsent: &[] }, Some(end))

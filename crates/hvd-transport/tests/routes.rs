@@ -9,19 +9,25 @@ use std::time::Duration;
 use hvd_rendezvous::{JobKey, MemoryStore};
 use hvd_testkit::run_ranks;
 use hvd_transport::testing::options;
-use hvd_transport::{MeshOptions, Network, Result, TransportKind, join};
+use hvd_transport::{MeshOptions, RankAddresses, Result, TransportKind, join};
 use hvd_types::Rank;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn routes(pairs: &[(&str, &str)]) -> Network {
+fn routes(pairs: &[(&str, &str)]) -> RankAddresses {
     let parse = |(name, address): &(&str, &str)| (name.to_string(), address.parse().unwrap());
-    Network::Routes(pairs.iter().map(parse).collect())
+    RankAddresses::Routes(pairs.iter().map(parse).collect())
 }
 
 /// Rank `rank` of `size`, on the host of that name.
-fn on_host(rank: Rank, size: usize, key: &JobKey, host: &str, network: Network) -> MeshOptions {
-    let mut options = options(rank.index(), size, key, TransportKind::Tcp, PATIENCE);
+fn on_host(
+    rank: Rank,
+    size: usize,
+    key: &JobKey,
+    host: &str,
+    network: RankAddresses,
+) -> MeshOptions {
+    let mut options = options(rank.index(), size, key, TransportKind::Tcp, TIMEOUT);
     host.clone_into(&mut options.placement.hostname);
     MeshOptions { network, ..options }
 }
@@ -64,7 +70,7 @@ fn a_host_that_is_not_at_its_address_is_named_with_what_to_do() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let errors = run_ranks(2, move |rank| {
         let (host, network) = match rank.number() {
-            0 => ("a", Network::Address(IpAddr::from([127, 0, 0, 2]))),
+            0 => ("a", RankAddresses::Address(IpAddr::from([127, 0, 0, 2]))),
             _ => ("b", routes(&[("a", "127.0.0.3")])),
         };
         let options = on_host(rank, 2, &key, host, network);
@@ -112,7 +118,7 @@ fn ranks_with_and_without_routes_do_not_mix() {
     let errors = run_ranks(2, move |rank| {
         let network = match rank.number() {
             0 => routes(&[("b", "127.0.0.2")]),
-            _ => Network::Address(IpAddr::from([127, 0, 0, 2])),
+            _ => RankAddresses::Address(IpAddr::from([127, 0, 0, 2])),
         };
         let options = on_host(rank, 2, &key, ["a", "b"][rank.index()], network);
         let timeout = Duration::from_millis(300);

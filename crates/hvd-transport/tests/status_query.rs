@@ -6,7 +6,7 @@ use hvd_transport::testing::{Wire, mesh_of};
 use hvd_transport::{MAX_ANSWER_BYTES, Mesh, SnapshotSource, StatusQuery};
 use hvd_types::Rank;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn open(
     meshes: &[Mesh],
@@ -33,7 +33,7 @@ fn every_rank_that_is_asked_answers_again_and_again() {
     });
     let asker = queries[0].as_ref().unwrap();
     for asked in [vec![1, 3], vec![0, 1, 2, 3], vec![], vec![2]] {
-        let answers = asker.ask(&ranks(&asked), PATIENCE);
+        let answers = asker.ask(&ranks(&asked), TIMEOUT);
         let expected: Vec<_> = asked
             .iter()
             .map(|&rank| (Rank::new(rank), format!("I am {rank}").into_bytes()))
@@ -52,7 +52,7 @@ fn long_answers_arrive_whole_and_a_goodbye_behind_them_too() {
     });
     let asker = queries[0].as_ref().unwrap();
     for _ in 0..20 {
-        let answers = asker.ask(&ranks(&[1, 2]), PATIENCE);
+        let answers = asker.ask(&ranks(&[1, 2]), TIMEOUT);
         assert_eq!(answers[&Rank::new(1)], vec![1; MAX_ANSWER_BYTES]);
         assert_eq!(answers[&Rank::new(2)], vec![2; MAX_ANSWER_BYTES]);
     }
@@ -86,6 +86,6 @@ fn whoever_does_not_answer_is_left_out_at_the_deadline() {
 fn a_rank_that_is_alone_asks_itself() {
     let meshes = mesh_of(Wire::Tcp, 1);
     let queries = open(&meshes, |_| Some(SnapshotSource::new(|| b"here".to_vec())));
-    let answers = queries[0].as_ref().unwrap().ask(&ranks(&[0]), PATIENCE);
+    let answers = queries[0].as_ref().unwrap().ask(&ranks(&[0]), TIMEOUT);
     assert_eq!(answers[&Rank::new(0)], b"here");
 }

@@ -74,8 +74,8 @@ fn ranks_have_to_agree_on_the_number_of_connections() {
 
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let errors = hvd_testkit::run_ranks(2, move |rank| {
-        let (kind, patience) = (TransportKind::Tcp, Duration::from_secs(5));
-        let mut options = testing::options(rank.index(), 2, &key, kind, patience);
+        let (kind, progress_timeout) = (TransportKind::Tcp, Duration::from_secs(5));
+        let mut options = testing::options(rank.index(), 2, &key, kind, progress_timeout);
         options.tcp.connections = Some(1 + 2 * u8::try_from(rank.index()).unwrap());
         join(&options, &mut store.clone()).unwrap_err().to_string()
     });

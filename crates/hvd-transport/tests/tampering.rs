@@ -111,9 +111,9 @@ fn outcome(tampering: Tampering, lane: Lane) -> (Vec<String>, usize) {
     let (store, proxy) = (MemoryStore::new(), TamperingProxy::new(tampering));
     let ranks: Vec<(MeshOptions, Diverted)> = (0..2)
         .map(|rank| {
-            let patience = Duration::from_secs(20);
-            let mut options = options(rank, 2, &key, TransportKind::Tcp, patience);
-            options.silence = Duration::from_secs(2);
+            let progress_timeout = Duration::from_secs(20);
+            let mut options = options(rank, 2, &key, TransportKind::Tcp, progress_timeout);
+            options.heartbeat_timeout = Duration::from_secs(2);
             options.tcp.encryption = Encryption::All;
             let (store, proxy) = (store.clone(), proxy.clone());
             (options, Diverted { store, proxy })

@@ -338,7 +338,7 @@ fn wire_4_an_abort_ends_a_wait_and_everything_after() {
 fn a_peer_without_progress_is_named_when_patience_ends() {
     for wire in Wire::ALL {
         let mut ends = Setup::new(wire, 3)
-            .patience(Duration::from_millis(50))
+            .progress_timeout(Duration::from_millis(50))
             .build();
         let error = ends[0]
             .transport

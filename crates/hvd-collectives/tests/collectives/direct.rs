@@ -250,8 +250,10 @@ fn senseless_calls_fail_before_anything_is_shown() {
 }
 
 /// Rank 0 is in the middle of an operation when rank 1 stops taking part.
-fn interrupted(patience: Duration, raise: bool) -> (String, Duration) {
-    let mesh = Setup::new(Wire::SharedMemory, 2).patience(patience).build();
+fn interrupted(timeout: Duration, raise: bool) -> (String, Duration) {
+    let mesh = Setup::new(Wire::SharedMemory, 2)
+        .progress_timeout(timeout)
+        .build();
     let abort = mesh[0].abort.clone();
     let mut results = run_ranks_with(mesh, move |rank, mut end: Mesh| {
         if rank == Rank::new(1) {

@@ -273,8 +273,8 @@ fn senseless_calls_fail_before_anything_is_shown() {
 }
 
 /// The others are in the middle of an operation when one rank stops taking part.
-fn interrupted(wire: Wire, patience: Duration, raise: bool) -> Vec<Option<(String, Duration)>> {
-    let mesh = Setup::new(wire, 4).patience(patience).build();
+fn interrupted(wire: Wire, timeout: Duration, raise: bool) -> Vec<Option<(String, Duration)>> {
+    let mesh = Setup::new(wire, 4).progress_timeout(timeout).build();
     let aborts: Vec<_> = mesh.iter().map(|end| end.abort.clone()).collect();
     let results = run_ranks_with(mesh, move |rank, mut end: Mesh| {
         let members = [0, 1].map(Rank::new);

@@ -237,7 +237,7 @@ impl Cycle {
 
     /// Waits until everybody's call has arrived, which is on its way (`PLAN-2`).
     fn await_all_calls(&mut self) -> Result<()> {
-        let end = Instant::now() + self.transport.patience();
+        let end = Instant::now() + self.transport.progress_timeout();
         while let Some(rank) = self.all_have_called()? {
             // The others wait for this rank's calls as it waits for theirs.
             self.control.flush(&mut *self.transport)?;

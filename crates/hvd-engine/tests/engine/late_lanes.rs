@@ -46,8 +46,8 @@ impl Transport for Late {
         self.inner.host_of(rank)
     }
 
-    fn patience(&self) -> Duration {
-        self.inner.patience()
+    fn progress_timeout(&self) -> Duration {
+        self.inner.progress_timeout()
     }
 
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize> {

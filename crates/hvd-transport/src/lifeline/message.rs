@@ -7,35 +7,35 @@ use crate::Failure;
 
 const GOODBYE: u8 = 1;
 const FAILURE: u8 = 2;
-const ALIVE: u8 = 3;
-const QUESTION: u8 = 4;
+const HEARTBEAT: u8 = 3;
+const QUERY: u8 = 4;
 const ANSWER: u8 = 5;
 /// Longer reasons and host names are cut.
 const LONGEST: usize = 8 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub(super) enum LifelineMessage {
     Goodbye,
     Failure(Failure),
-    Alive,
-    Question(u32),
-    Answer { number: u32, said: Vec<u8> },
+    Heartbeat,
+    Query(u32),
+    Answer { number: u32, answer: Vec<u8> },
 }
 
 /// Bytes that are no message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-impl Message {
+impl LifelineMessage {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, body) = match self {
             Self::Goodbye => (GOODBYE, Vec::new()),
             Self::Failure(failure) => (FAILURE, encode_failure(failure)),
-            Self::Alive => (ALIVE, Vec::new()),
-            Self::Question(number) => (QUESTION, number.to_le_bytes().to_vec()),
-            Self::Answer { number, said } => {
-                let said = &said[..said.len().min(MAX_ANSWER_BYTES)];
-                (ANSWER, [&number.to_le_bytes(), said].concat())
+            Self::Heartbeat => (HEARTBEAT, Vec::new()),
+            Self::Query(number) => (QUERY, number.to_le_bytes().to_vec()),
+            Self::Answer { number, answer } => {
+                let answer = &answer[..answer.len().min(MAX_ANSWER_BYTES)];
+                (ANSWER, [&number.to_le_bytes(), answer].concat())
             }
         };
         let mut out = vec![kind];
@@ -56,13 +56,13 @@ impl Message {
         let message = match kind {
             GOODBYE => Self::Goodbye,
             FAILURE => Self::Failure(decode_failure(body).ok_or(Malformed)?),
-            ALIVE => Self::Alive,
-            QUESTION => Self::Question(u32::from_le_bytes(body.try_into().map_err(|_| Malformed)?)),
+            HEARTBEAT => Self::Heartbeat,
+            QUERY => Self::Query(u32::from_le_bytes(body.try_into().map_err(|_| Malformed)?)),
             ANSWER => {
-                let (number, said) = body.split_first_chunk().ok_or(Malformed)?;
+                let (number, answer) = body.split_first_chunk().ok_or(Malformed)?;
                 Self::Answer {
                     number: u32::from_le_bytes(*number),
-                    said: said.to_vec(),
+                    answer: answer.to_vec(),
                 }
             }
             _ => return Err(Malformed),
@@ -113,22 +113,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back_in_order_however_they_are_cut(rank: u32, host: String, reason: String, said: Vec<u8>, cut: prop::sample::Index) {
-            let failure = Message::Failure(Failure { rank: Rank::new(rank), host, reason });
-            let messages = [failure, Message::Alive, Message::Question(rank), Message::Answer { number: rank, said }, Message::Goodbye];
-            let bytes = messages.each_ref().map(Message::encode).concat();
+        fn messages_come_back_in_order_however_they_are_cut(rank: u32, host: String, reason: String, answer: Vec<u8>, cut: prop::sample::Index) {
+            let failure = LifelineMessage::Failure(Failure { rank: Rank::new(rank), host, reason });
+            let messages = [failure, LifelineMessage::Heartbeat, LifelineMessage::Query(rank), LifelineMessage::Answer { number: rank, answer }, LifelineMessage::Goodbye];
+            let bytes = messages.each_ref().map(LifelineMessage::encode).concat();
             let (first, second) = bytes.split_at(cut.index(bytes.len()));
             let mut input = first.to_vec();
-            let mut seen: Vec<Message> = std::iter::from_fn(|| Message::take(&mut input).unwrap()).collect();
+            let mut seen: Vec<LifelineMessage> = std::iter::from_fn(|| LifelineMessage::take(&mut input).unwrap()).collect();
             input.extend(second);
-            seen.extend(std::iter::from_fn(|| Message::take(&mut input).unwrap()));
+            seen.extend(std::iter::from_fn(|| LifelineMessage::take(&mut input).unwrap()));
             prop_assert_eq!(seen, messages);
             prop_assert!(input.is_empty());
         }
 
         #[test]
         fn garbage_never_panics(mut bytes: Vec<u8>) {
-            while let Ok(Some(_)) = Message::take(&mut bytes) {}
+            while let Ok(Some(_)) = LifelineMessage::take(&mut bytes) {}
         }
     }
 
@@ -139,8 +139,8 @@ mod tests {
             host: "é".repeat(90_000),
             reason: "x".repeat(90_000),
         };
-        let mut bytes = Message::Failure(failure).encode();
-        let Ok(Some(Message::Failure(failure))) = Message::take(&mut bytes) else {
+        let mut bytes = LifelineMessage::Failure(failure).encode();
+        let Ok(Some(LifelineMessage::Failure(failure))) = LifelineMessage::take(&mut bytes) else {
             panic!()
         };
         assert_eq!(
@@ -148,11 +148,12 @@ mod tests {
             (LONGEST, LONGEST)
         );
         assert!(bytes.is_empty());
-        let said = vec![7; 90_000];
-        let mut bytes = Message::Answer { number: 1, said }.encode();
-        let Ok(Some(Message::Answer { said, .. })) = Message::take(&mut bytes) else {
+        let answer = vec![7; 90_000];
+        let mut bytes = LifelineMessage::Answer { number: 1, answer }.encode();
+        let Ok(Some(LifelineMessage::Answer { answer, .. })) = LifelineMessage::take(&mut bytes)
+        else {
             panic!()
         };
-        assert_eq!((said.len(), bytes.len()), (MAX_ANSWER_BYTES, 0));
+        assert_eq!((answer.len(), bytes.len()), (MAX_ANSWER_BYTES, 0));
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hvd_rendezvous::deadline;
 use hvd_types::Rank;
 
-use super::{Lifeline, Order, Orders};
+use super::{CommandQueue, Lifeline, WatcherCommand};
 
 /// The largest answer, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 60 * 1024;
@@ -53,22 +53,22 @@ pub struct StatusQuery {
     me: Rank,
     source: SnapshotSource,
     /// None in a job of one rank.
-    orders: Option<Arc<Orders>>,
+    commands: Option<Arc<CommandQueue>>,
     last: Arc<AtomicU32>,
 }
 
 impl StatusQuery {
     /// From now on `source` answers here, and this rank, `me`, may query others.
     pub fn open(me: Rank, lifeline: Option<&Lifeline>, source: SnapshotSource) -> Self {
-        let orders = lifeline.map(|lifeline| Arc::clone(&lifeline.orders));
-        if let Some(orders) = &orders {
+        let commands = lifeline.map(|lifeline| Arc::clone(&lifeline.commands));
+        if let Some(commands) = &commands {
             // The first source stays; there is one engine to a mesh.
-            let _ = orders.source.set(source.clone());
+            let _ = commands.source.set(source.clone());
         }
         Self {
             me,
             source,
-            orders,
+            commands,
             last: Arc::default(),
         }
     }
@@ -82,8 +82,8 @@ impl StatusQuery {
         let others: Vec<Rank> = ranks.iter().copied().filter(|&it| it != self.me).collect();
         let mut waiting = others.len();
         let mut answers = BTreeMap::new();
-        if let Some(orders) = &self.orders {
-            orders.give(Order::Ask {
+        if let Some(commands) = &self.commands {
+            commands.push(WatcherCommand::Ask {
                 number,
                 ranks: others,
                 reply,
@@ -100,8 +100,8 @@ impl StatusQuery {
             answers.insert(rank, answer);
             waiting -= 1;
         }
-        if let Some(orders) = &self.orders {
-            orders.give(Order::Forget(number));
+        if let Some(commands) = &self.commands {
+            commands.push(WatcherCommand::Forget(number));
         }
         answers
     }

@@ -11,9 +11,9 @@ use hvd_types::Rank;
 
 use super::endpoint::Endpoint;
 use super::{Encryption, MeshOptions, hello, network};
-use crate::lifeline::Line;
+use crate::lifeline::LifelineConnection;
 use crate::os::socket;
-use crate::secure::SecureStream;
+use crate::secure_connection::SecureConnection;
 use crate::tcp::{Bundle, Connection};
 use crate::{Abort, Error, Failure, Lane, Result};
 
@@ -61,7 +61,7 @@ impl PeerDirectory {
     }
 
     /// A lane over `streams`, which are in the order of their numbers.
-    pub(super) fn bundle(&self, lane: Lane, streams: Vec<SecureStream>) -> Result<Bundle> {
+    pub(super) fn bundle(&self, lane: Lane, streams: Vec<SecureConnection>) -> Result<Bundle> {
         let congestion = self.options.tcp.congestion.as_deref();
         let strands: Result<Vec<Connection>> = streams
             .into_iter()
@@ -90,7 +90,7 @@ impl PeerDirectory {
         purpose: Purpose,
         number: u8,
         end: Instant,
-    ) -> Result<Option<SecureStream>> {
+    ) -> Result<Option<SecureConnection>> {
         self.abort.check()?;
         let address = network::address_of(&self.options, peer, &self.endpoints[peer.index()])?;
         self.try_reach(peer, address, purpose, number, end)
@@ -113,8 +113,8 @@ impl PeerDirectory {
         let address = network::address_of(&self.options, peer, &self.endpoints[peer.index()])?;
         let stream = self.try_reach(peer, address, Purpose::Lifeline, 0, end)?;
         stream.map_or(Ok(()), |stream| {
-            Line::new(peer, self.host(peer).to_owned(), stream)
-                .map(|mut line| line.say_last(failure, end))
+            LifelineConnection::new(peer, self.host(peer).to_owned(), stream)
+                .map(|mut connection| connection.send_final(failure, end))
                 .map_err(Error::io("reporting a failure"))
         })
     }
@@ -126,7 +126,7 @@ impl PeerDirectory {
         purpose: Purpose,
         number: u8,
         end: Instant,
-    ) -> Result<Option<SecureStream>> {
+    ) -> Result<Option<SecureConnection>> {
         let doing = "preparing the connection";
         let left = end.saturating_duration_since(Instant::now());
         let left = left.max(Duration::from_millis(1));
@@ -138,6 +138,6 @@ impl PeerDirectory {
         let is_welcome = hello::send(&mut session.over(timed), rank, attempt, number)?;
         stream.set_read_timeout(None).map_err(Error::io(doing))?;
         stream.set_write_timeout(None).map_err(Error::io(doing))?;
-        Ok(is_welcome.then_some(SecureStream { stream, session }))
+        Ok(is_welcome.then_some(SecureConnection { stream, session }))
     }
 }

@@ -16,7 +16,7 @@ use hvd_types::Rank;
 use super::hello::{self, ExpectedPeers, HelloReply};
 use super::tie_break::TieBreak;
 use super::{MeshOptions, network};
-use crate::secure::SecureStream;
+use crate::secure_connection::SecureConnection;
 use crate::{Abort, Error, Lane, Result, Waker};
 
 /// How long an authenticated connector may take to say who it is.
@@ -29,9 +29,9 @@ pub(super) type ConnectionKey = (Rank, Purpose, u8);
 #[derive(Debug)]
 pub(super) enum ConnectionEvent {
     /// Another rank has connected.
-    Arrived(ConnectionKey, SecureStream),
+    Arrived(ConnectionKey, SecureConnection),
     /// This rank has tried to connect a lane; none if the other rank does.
-    Dialed(Rank, Lane, Result<Option<Vec<SecureStream>>>),
+    Dialed(Rank, Lane, Result<Option<Vec<SecureConnection>>>),
     Aborted,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Incoming {
     abort: Abort,
     pub(super) event_sender: EventSender,
     pub(super) events: Receiver<ConnectionEvent>,
-    pub(super) arrived: HashMap<ConnectionKey, SecureStream>,
+    pub(super) arrived: HashMap<ConnectionKey, SecureConnection>,
     expected: Arc<ExpectedPeers>,
     /// Closes the port when this rank leaves.
     _acceptor: Acceptor<TcpListener>,
@@ -118,7 +118,7 @@ impl Incoming {
         &mut self,
         wanted: &[ConnectionKey],
         end: Instant,
-    ) -> Result<std::result::Result<Vec<SecureStream>, Vec<Rank>>> {
+    ) -> Result<std::result::Result<Vec<SecureConnection>, Vec<Rank>>> {
         let absent = |key: &&ConnectionKey| !self.arrived.contains_key(*key);
         let mut missing: HashSet<ConnectionKey> = wanted.iter().filter(absent).copied().collect();
         while !missing.is_empty() {
@@ -170,7 +170,7 @@ fn receive(
         kept.limit_write(None).map_err(StoreError::io(doing))?;
         let stream = kept.try_clone().map_err(StoreError::io(doing))?;
         // After the answer, because whoever takes the connection may send on it at once.
-        let secure = SecureStream { stream, session };
+        let secure = SecureConnection { stream, session };
         event_sender.send(ConnectionEvent::Arrived((rank, purpose, number), secure));
     }
     Ok(())

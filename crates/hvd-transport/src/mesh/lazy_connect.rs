@@ -5,7 +5,7 @@
 //! ends the transport's wait.
 //!
 //! - `LAZY-1` a lane is handed over when all of its connections are there.
-//! - `LAZY-2` every attempt ends within [`MeshOptions::patience`](super::MeshOptions), and an
+//! - `LAZY-2` every attempt ends within [`MeshOptions::progress_timeout`](super::MeshOptions), and an
 //!   error names the rank, its host and its address.
 //! - `LAZY-3` the port stays open for as long as the transport is.
 
@@ -18,7 +18,7 @@ use hvd_types::Rank;
 
 use super::directory::PeerDirectory;
 use super::incoming::{ConnectionEvent, EventSender, Incoming};
-use crate::secure::SecureStream;
+use crate::secure_connection::SecureConnection;
 use crate::tcp::{Bundle, LaneConnector};
 use crate::{Lane, Result, StoreError, Waker};
 
@@ -52,7 +52,7 @@ impl LazyConnector {
     }
 
     /// A lane all of whose connections have arrived, of those to `peer`.
-    fn complete(&mut self, peer: Rank, purpose: Purpose) -> Option<(Lane, Vec<SecureStream>)> {
+    fn complete(&mut self, peer: Rank, purpose: Purpose) -> Option<(Lane, Vec<SecureConnection>)> {
         let lane = lane_of(purpose)?;
         let keys: Vec<_> = (0..self.directory.strands(peer, lane))
             .map(|number| (peer, purpose, number))
@@ -161,8 +161,12 @@ fn lock(dialers: &Mutex<Dialers>) -> std::sync::MutexGuard<'_, Dialers> {
 }
 
 /// Makes all connections of a lane; none if the other rank does.
-fn dial(directory: &PeerDirectory, peer: Rank, lane: Lane) -> Result<Option<Vec<SecureStream>>> {
-    let end = deadline::after(directory.options.patience);
+fn dial(
+    directory: &PeerDirectory,
+    peer: Rank,
+    lane: Lane,
+) -> Result<Option<Vec<SecureConnection>>> {
+    let end = deadline::after(directory.options.progress_timeout);
     (0..directory.strands(peer, lane))
         .map(|number| directory.reach(peer, purpose_of(lane), number, end))
         .collect()

@@ -7,16 +7,16 @@ use hvd_types::Rank;
 
 use super::incoming::{ConnectionKey, Incoming};
 use super::{Bootstrap, network};
-use crate::lifeline::Line;
-use crate::secure::SecureStream;
+use crate::lifeline::LifelineConnection;
+use crate::secure_connection::SecureConnection;
 use crate::{Error, Lifeline, Result};
 
 /// How long this rank's end may be held up by a rank 0 that does not answer.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Bootstrap {
     pub(super) fn connect_lifelines(&self, incoming: &mut Incoming) -> Result<Lifeline> {
-        let streams: Vec<(Rank, SecureStream)> = if self.rank() == Rank::COORDINATOR {
+        let streams: Vec<(Rank, SecureConnection)> = if self.rank() == Rank::COORDINATOR {
             let others: Vec<Rank> = (1..self.directory.endpoints.len())
                 .map(Rank::from_index)
                 .collect();
@@ -31,11 +31,14 @@ impl Bootstrap {
             let stream = self.directory.reach(first, purpose, 0, self.end)?;
             stream.into_iter().map(|stream| (first, stream)).collect()
         };
-        let line = |(peer, stream)| Line::new(peer, self.directory.host(peer).to_owned(), stream);
-        let lines: std::io::Result<Vec<Line>> = streams.into_iter().map(line).collect();
-        let lines = lines.map_err(Error::io("preparing a lifeline"))?;
-        let silence = self.directory.options.silence;
-        Lifeline::start(lines, silence, self.directory.abort.clone())
+        let connect = |(peer, stream)| {
+            LifelineConnection::new(peer, self.directory.host(peer).to_owned(), stream)
+        };
+        let connections: std::io::Result<Vec<LifelineConnection>> =
+            streams.into_iter().map(connect).collect();
+        let connections = connections.map_err(Error::io("preparing a lifeline"))?;
+        let heartbeat_timeout = self.directory.options.heartbeat_timeout;
+        Lifeline::start(connections, heartbeat_timeout, self.directory.abort.clone())
     }
 
     /// Tells rank 0, who waits for this rank's lifeline, that this rank has failed: by a lifeline
@@ -44,7 +47,7 @@ impl Bootstrap {
         if self.rank() == Rank::COORDINATOR {
             return;
         }
-        let end = self.end.min(deadline::after(LAST_WORD));
+        let end = self.end.min(deadline::after(FINAL_REPORT_TIMEOUT));
         let reported = self
             .directory
             .report_to(Rank::COORDINATOR, &self.failure(error), end);
@@ -57,7 +60,7 @@ impl Bootstrap {
         &self,
         wanted: &[ConnectionKey],
         incoming: &mut Incoming,
-    ) -> Result<Vec<SecureStream>> {
+    ) -> Result<Vec<SecureConnection>> {
         let options = &self.directory.options;
         incoming.take(wanted, self.end)?.map_err(|missing| {
             let seconds = options.timeout.as_secs();
@@ -67,7 +70,7 @@ impl Bootstrap {
                 .map(|&rank| format!("rank {rank} on host `{}`", host(rank)))
                 .collect();
             let (address, own) = (incoming.address(), &options.placement);
-            let place = if address.ip().is_unspecified() {
+            let listener = if address.ip().is_unspecified() {
                 format!("port {} of host `{}`", address.port(), own.hostname)
             } else {
                 address.to_string()
@@ -77,7 +80,7 @@ impl Bootstrap {
                 .map(|&rank| network::advice(options, host(rank)))
                 .find(|advice| !advice.is_empty());
             Error::Bootstrap(format!(
-                "{} did not connect to rank {} at {place} within {seconds} s{}",
+                "{} did not connect to rank {} at {listener} within {seconds} s{}",
                 names.join(", "),
                 own.rank,
                 advice.unwrap_or_default()

@@ -66,12 +66,12 @@ impl Bootstrap {
 
     /// Whether any two ranks share a host.
     fn has_neighbours(&self) -> bool {
-        let mut places = HashSet::new();
-        let mut place = self
+        let mut seen = HashSet::new();
+        let mut hosts = self
             .endpoints()
             .iter()
             .map(|endpoint| (&endpoint.hostname, &endpoint.host_identity));
-        !place.all(|place| places.insert(place))
+        !hosts.all(|host| seen.insert(host))
     }
 
     /// Why not all ranks can share memory.

@@ -42,9 +42,9 @@ use hvd_rendezvous::objects::ObjectSeal;
 use hvd_rendezvous::{Error as StoreError, JobKey, Store, deadline, limits};
 use hvd_types::{Placement, Rank};
 
-use crate::member::Member;
 use crate::mixed::{HostMemory, Mixed};
 use crate::os::event::Flag;
+use crate::rank_context::RankContext;
 use crate::shm::{Capacities, SharedMemory};
 use crate::tcp::{Links, STRIPE, Tcp};
 use crate::{Abort, Error, Failure, Lifeline, Result, Transport, mem};
@@ -75,16 +75,16 @@ pub struct MeshOptions {
     pub key: JobKey,
     /// How long joining may take in all.
     pub timeout: Duration,
-    /// How long a rank may give no sign of life.
-    pub silence: Duration,
-    /// How long a peer may make no progress in the middle of an operation. Longer than `silence`:
-    /// a rank that is stopped holds up its neighbours, and those theirs, and none of them is to
-    /// blame.
-    pub patience: Duration,
+    /// How long a rank may send no heartbeat.
+    pub heartbeat_timeout: Duration,
+    /// How long a peer may make no progress in the middle of an operation. Longer than
+    /// `heartbeat_timeout`: a rank that is stopped holds up its neighbours, and those theirs, and
+    /// none of them is to blame.
+    pub progress_timeout: Duration,
     /// Which wires to use; all ranks have to want the same.
     pub kind: TransportKind,
     /// Where to listen, and where the others are.
-    pub network: Network,
+    pub network: RankAddresses,
     /// The ports at which to listen; `None` for any.
     pub ports: Option<RangeInclusive<u16>>,
     /// How connections are used; all ranks have to want the same.
@@ -114,7 +114,7 @@ pub enum Encryption {
 
 /// How ranks reach each other.
 #[derive(Debug, Clone)]
-pub enum Network {
+pub enum RankAddresses {
     /// This rank listens at this address of its host, which all others reach.
     Address(IpAddr),
     /// This rank listens at all addresses of its host. It reaches each other host, by name, at the
@@ -260,7 +260,7 @@ fn check_open_files(options: &MeshOptions) -> Result<()> {
 
 /// A job of one rank needs no wires.
 fn alone(options: &MeshOptions) -> Result<Mesh> {
-    let mut ends = mem::mesh_with(1, 1, options.patience);
+    let mut ends = mem::mesh_with(1, 1, options.progress_timeout);
     let transport = ends
         .pop()
         .ok_or_else(|| Error::Bootstrap("no rank".to_owned()))?;
@@ -389,17 +389,17 @@ impl Bootstrap {
         memory: Option<&HostMemory>,
         incoming: Incoming,
     ) -> Result<Box<dyn Transport>> {
-        let member = Member {
+        let context = RankContext {
             rank: self.rank(),
             hosts: self.hosts(),
-            patience: self.options().patience,
+            progress_timeout: self.options().progress_timeout,
             abort: self.directory.abort.clone(),
             has_cores: self.has_cores(),
         };
         if let Some(memory) = memory
             && memory.flags.is_empty()
         {
-            return Ok(Box::new(SharedMemory::new(&memory.segment, member)?));
+            return Ok(Box::new(SharedMemory::new(&memory.segment, context)?));
         }
         let near = memory.map_or(&[][..], |memory| &memory.ranks);
         let is_far = |rank: &Rank| *rank != self.rank() && near.binary_search(rank).is_err();
@@ -408,9 +408,9 @@ impl Bootstrap {
         let connector = LazyConnector::new(Arc::clone(&self.directory), incoming);
         let links = Links::new(self.endpoints().len(), &far, Box::new(connector));
         if let Some(memory) = memory {
-            return Ok(Box::new(Mixed::new(member, memory, links)?));
+            return Ok(Box::new(Mixed::new(context, memory, links)?));
         }
         let flag = Flag::new().map_err(Error::io("creating an event"))?;
-        Ok(Box::new(Tcp::new(member, links, Arc::new(flag))))
+        Ok(Box::new(Tcp::new(context, links, Arc::new(flag))))
     }
 }

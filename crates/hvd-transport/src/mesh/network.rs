@@ -13,21 +13,21 @@ use std::ops::RangeInclusive;
 use hvd_types::Rank;
 
 use super::endpoint::Endpoint;
-use super::{MeshOptions, Network};
+use super::{MeshOptions, RankAddresses};
 use crate::os::socket;
 use crate::{Error, Result};
 
 /// Opens the port at which the other ranks are to connect.
 pub(super) fn listen(options: &MeshOptions) -> Result<TcpListener> {
-    if let Network::Address(address) = options.network
+    if let RankAddresses::Address(address) = options.network
         && address.is_unspecified()
     {
         let text = format!("{address} is no address that other ranks can reach");
         return Err(Error::Bootstrap(text));
     }
     let open = |port| match &options.network {
-        Network::Address(address) => TcpListener::bind((*address, port)),
-        Network::Routes(_) => socket::listen_everywhere(port),
+        RankAddresses::Address(address) => TcpListener::bind((*address, port)),
+        RankAddresses::Routes(_) => socket::listen_everywhere(port),
     };
     let Some(ports) = &options.ports else {
         return open(0).map_err(Error::io("opening a port for the other ranks"));
@@ -63,15 +63,15 @@ pub(super) fn address_of(
 ) -> Result<SocketAddr> {
     let host = &endpoint.hostname;
     match &options.network {
-        Network::Address(_) if endpoint.address.ip().is_unspecified() => {
+        RankAddresses::Address(_) if endpoint.address.ip().is_unspecified() => {
             Err(Error::Bootstrap(format!(
                 "rank {peer} on host `{host}` was started with HOROVOD_HOST_ADDRESSES and rank {} \
                  without; start all ranks with the same `horovodrun`",
                 options.placement.rank
             )))
         }
-        Network::Address(_) => Ok(endpoint.address),
-        Network::Routes(routes) => {
+        RankAddresses::Address(_) => Ok(endpoint.address),
+        RankAddresses::Routes(routes) => {
             let address = route(routes, &options.placement.hostname, host);
             let address = address.ok_or_else(|| {
                 let names: Vec<&str> = routes.keys().map(String::as_str).collect();

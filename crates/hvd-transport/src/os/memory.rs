@@ -58,11 +58,11 @@ impl Mapping {
     /// # Panics
     /// If it does not lie in the mapping, or not on a multiple of four.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
-        let place = self.place(offset, 4);
+        let pointer = self.pointer(offset, 4);
         assert!(offset.is_multiple_of(4), "a shared word lies at {offset}");
         // SAFETY: in bounds and aligned (the base is a page's start), alive as long as `self`, and
         // only ever accessed as an atomic.
-        unsafe { place.cast::<AtomicU32>().as_ref() }
+        unsafe { pointer.cast::<AtomicU32>().as_ref() }
     }
 
     /// The long word at `offset`.
@@ -70,13 +70,13 @@ impl Mapping {
     /// # Panics
     /// If it does not lie in the mapping, or not on a multiple of eight.
     pub(crate) fn long(&self, offset: usize) -> &AtomicU64 {
-        let place = self.place(offset, 8);
+        let pointer = self.pointer(offset, 8);
         assert!(
             offset.is_multiple_of(8),
             "a shared long word lies at {offset}"
         );
         // SAFETY: as in `word`.
-        unsafe { place.cast::<AtomicU64>().as_ref() }
+        unsafe { pointer.cast::<AtomicU64>().as_ref() }
     }
 
     /// Copies `bytes` to `offset`.
@@ -88,10 +88,10 @@ impl Mapping {
     /// # Panics
     /// If the area does not lie in the mapping.
     pub(crate) unsafe fn copy_in(&self, offset: usize, bytes: &[u8]) {
-        let place = self.place(offset, bytes.len());
+        let pointer = self.pointer(offset, bytes.len());
         // SAFETY: the area is in bounds, nobody else is in it, and `bytes` cannot overlap it,
         // because no reference into it is ever made.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.as_ptr(), bytes.len()) };
     }
 
     /// Copies from `offset` into `buffer`.
@@ -103,9 +103,9 @@ impl Mapping {
     /// # Panics
     /// If the area does not lie in the mapping.
     pub(crate) unsafe fn copy_out(&self, offset: usize, buffer: &mut [u8]) {
-        let place = self.place(offset, buffer.len());
+        let pointer = self.pointer(offset, buffer.len());
         // SAFETY: as in `copy_in`.
-        unsafe { ptr::copy_nonoverlapping(place.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
+        unsafe { ptr::copy_nonoverlapping(pointer.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
     }
 
     /// The `length` bytes at `offset`, where they are.
@@ -116,9 +116,9 @@ impl Mapping {
     /// # Panics
     /// If the area does not lie in the mapping.
     pub(crate) unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
-        let place = self.place(offset, length);
+        let pointer = self.pointer(offset, length);
         // SAFETY: in bounds, always initialised, alive as long as `self`, and nobody writes.
-        unsafe { slice::from_raw_parts(place.as_ptr(), length) }
+        unsafe { slice::from_raw_parts(pointer.as_ptr(), length) }
     }
 
     /// The `length` bytes at `offset`, to write where they are.
@@ -133,12 +133,12 @@ impl Mapping {
         reason = "many areas of one mapping are in use at a time; that they differ is the caller's promise"
     )]
     pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
-        let place = self.place(offset, length);
+        let pointer = self.pointer(offset, length);
         // SAFETY: in bounds, always initialised, alive as long as `self`, and nobody else is there.
-        unsafe { slice::from_raw_parts_mut(place.as_ptr(), length) }
+        unsafe { slice::from_raw_parts_mut(pointer.as_ptr(), length) }
     }
 
-    fn place(&self, offset: usize, length: usize) -> NonNull<u8> {
+    fn pointer(&self, offset: usize, length: usize) -> NonNull<u8> {
         let end = offset.checked_add(length);
         assert!(
             end.is_some_and(|end| end <= self.length),

@@ -47,11 +47,15 @@ impl SharedSlots<'_> {
         let Err(source) = peer_memory::read(place.process, place.address, buffer) else {
             return Ok(());
         };
-        expect_end(self.member, self.rings, NEWS.min(self.member.patience))?;
+        expect_end(
+            self.context,
+            self.rings,
+            NEWS.min(self.context.progress_timeout),
+        )?;
         let rank = self.group[position].rank;
         Err(Error::Unreadable {
             rank,
-            host: self.member.hosts[rank.index()].clone(),
+            host: self.context.hosts[rank.index()].clone(),
             source,
         })
     }
@@ -68,8 +72,10 @@ mod tests {
 
     /// What rank 0 gets that reads from nowhere, perhaps after the end of the job.
     fn refused(wire: Wire, gone: Option<u32>) -> String {
-        let patience = std::time::Duration::from_millis(50);
-        let mut mesh: Vec<Mesh> = Setup::new(wire, 4).patience(patience).build();
+        let progress_timeout = std::time::Duration::from_millis(50);
+        let mut mesh: Vec<Mesh> = Setup::new(wire, 4)
+            .progress_timeout(progress_timeout)
+            .build();
         if let Some(rank) = gone {
             mesh[0].abort.raise(Failure {
                 rank: Rank::new(rank),

@@ -28,7 +28,7 @@ pub(super) const PIECE: usize = 64 * 1024;
 
 /// Where a ring lies in its segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct RingLayout {
     pub(super) head: usize,
     pub(super) tail: usize,
     pub(super) bytes: usize,
@@ -36,7 +36,7 @@ pub(super) struct Place {
     pub(super) capacity: usize,
 }
 
-impl Place {
+impl RingLayout {
     /// Splits `length` bytes at position `position` into the part before the ring's end and the
     /// rest; returns the first part's offset and length.
     fn split(&self, position: u64, length: usize) -> (usize, usize) {
@@ -68,17 +68,17 @@ fn filled(tail: u64, head: u64, capacity: usize) -> Result<usize, Corrupt> {
 #[derive(Debug)]
 pub(crate) struct Producer {
     memory: Arc<Mapping>,
-    place: Place,
+    layout: RingLayout,
     tail: u64,
     /// `head` when last looked at; the real one can only be further.
     head: u64,
 }
 
 impl Producer {
-    pub(super) fn new(memory: Arc<Mapping>, place: Place) -> Self {
+    pub(super) fn new(memory: Arc<Mapping>, layout: RingLayout) -> Self {
         Self {
             memory,
-            place,
+            layout,
             tail: 0,
             head: 0,
         }
@@ -87,7 +87,7 @@ impl Producer {
     /// Writes a beginning of `bytes`, at most one piece, and returns its length.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<usize, Corrupt> {
         let wanted = bytes.len().min(PIECE);
-        let mut free = self.place.capacity - filled(self.tail, self.head, self.place.capacity)?;
+        let mut free = self.layout.capacity - filled(self.tail, self.head, self.layout.capacity)?;
         if free < wanted {
             // Only now the line that the reader writes has to be fetched.
             free = self.look()?;
@@ -97,7 +97,7 @@ impl Producer {
             self.copy(&bytes[..length]);
             self.tail = self.tail.wrapping_add(length as u64);
             self.memory
-                .long(self.place.tail)
+                .long(self.layout.tail)
                 .store(self.tail, Ordering::Release);
         }
         Ok(length)
@@ -105,27 +105,27 @@ impl Producer {
 
     /// How many bytes could be written now.
     pub(super) fn space(&self) -> Result<usize, Corrupt> {
-        let head = self.memory.long(self.place.head).load(Ordering::Acquire);
-        Ok(self.place.capacity - filled(self.tail, head, self.place.capacity)?)
+        let head = self.memory.long(self.layout.head).load(Ordering::Acquire);
+        Ok(self.layout.capacity - filled(self.tail, head, self.layout.capacity)?)
     }
 
     fn look(&mut self) -> Result<usize, Corrupt> {
         let free = self.space()?;
         // Not read a second time: it could have moved on in between, which is fine, or have been
         // overwritten with nonsense, which is not.
-        self.head = self.tail.wrapping_sub((self.place.capacity - free) as u64);
+        self.head = self.tail.wrapping_sub((self.layout.capacity - free) as u64);
         Ok(free)
     }
 
     fn copy(&self, bytes: &[u8]) {
-        let (offset, length) = self.place.split(self.tail, bytes.len());
+        let (offset, length) = self.layout.split(self.tail, bytes.len());
         let (first, second) = bytes.split_at(length);
         // SAFETY: the area lies between `tail` and `head + capacity`. The one reader stays below
         // `tail` until that is published (RING-1), and has left the area, or `head` would not be
         // there (RING-2). This end is the only writer, because a part is claimed once.
         unsafe { self.memory.copy_in(offset, first) };
         // SAFETY: as above; the rest of the same area, from the ring's start.
-        unsafe { self.memory.copy_in(self.place.bytes, second) };
+        unsafe { self.memory.copy_in(self.layout.bytes, second) };
     }
 }
 
@@ -133,15 +133,15 @@ impl Producer {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     memory: Arc<Mapping>,
-    place: Place,
+    layout: RingLayout,
     head: u64,
 }
 
 impl Consumer {
-    pub(super) fn new(memory: Arc<Mapping>, place: Place) -> Self {
+    pub(super) fn new(memory: Arc<Mapping>, layout: RingLayout) -> Self {
         Self {
             memory,
-            place,
+            layout,
             head: 0,
         }
     }
@@ -153,7 +153,7 @@ impl Consumer {
             self.copy(&mut buffer[..length]);
             self.head = self.head.wrapping_add(length as u64);
             self.memory
-                .long(self.place.head)
+                .long(self.layout.head)
                 .store(self.head, Ordering::Release);
         }
         Ok(length)
@@ -161,17 +161,17 @@ impl Consumer {
 
     /// How many bytes could be read now.
     pub(super) fn available(&self) -> Result<usize, Corrupt> {
-        let tail = self.memory.long(self.place.tail).load(Ordering::Acquire);
-        filled(tail, self.head, self.place.capacity)
+        let tail = self.memory.long(self.layout.tail).load(Ordering::Acquire);
+        filled(tail, self.head, self.layout.capacity)
     }
 
     fn copy(&self, buffer: &mut [u8]) {
-        let (offset, length) = self.place.split(self.head, buffer.len());
+        let (offset, length) = self.layout.split(self.head, buffer.len());
         let (first, second) = buffer.split_at_mut(length);
         // SAFETY: the area lies between `head` and `tail`. The one writer has written it before
         // `tail` got there (RING-1) and does not come back until `head` is published (RING-2).
         unsafe { self.memory.copy_out(offset, first) };
         // SAFETY: as above; the rest of the same area, from the ring's start.
-        unsafe { self.memory.copy_out(self.place.bytes, second) };
+        unsafe { self.memory.copy_out(self.layout.bytes, second) };
     }
 }

@@ -7,22 +7,22 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
-use super::ring::{Consumer, Corrupt, Place, Producer};
+use super::ring::{Consumer, Corrupt, Producer, RingLayout};
 use crate::os::memory::{self, Mapping};
 
 fn ring(capacity: usize) -> (Producer, Consumer, Arc<Mapping>) {
     let file = memory::create("hvd-test", 4096 + capacity).unwrap();
     let mapping = Arc::new(Mapping::new(file.as_fd()).unwrap());
-    let place = Place {
+    let layout = RingLayout {
         head: 0,
         tail: 128,
         bytes: 4096,
         capacity,
     };
-    let producer = Producer::new(Arc::clone(&mapping), place);
+    let producer = Producer::new(Arc::clone(&mapping), layout);
     (
         producer,
-        Consumer::new(Arc::clone(&mapping), place),
+        Consumer::new(Arc::clone(&mapping), layout),
         mapping,
     )
 }

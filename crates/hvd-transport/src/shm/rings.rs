@@ -1,7 +1,7 @@
-//! One rank's ends of the rings of a [`Segment`], everybody's doorbells, and how it sleeps.
+//! One rank's ends of the rings of a [`Segment`], all doorbells, and how it sleeps.
 //!
-//! Peers are numbered by their place in the segment; which ranks of the job they are is known to
-//! those who use this.
+//! Peers are numbered by their index in the segment; the callers know which ranks of the job they
+//! are.
 
 use std::hint;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hvd_types::Rank;
 
 use super::doorbell::Doorbell;
 use super::ring::Corrupt;
-use super::segment::{Part, Segment};
+use super::segment::{Segment, SegmentPart};
 use crate::os::event::Flag;
 use crate::{Lane, Result, Waker};
 
@@ -29,10 +29,10 @@ const LOOKS: u32 = 32;
 /// One rank's end of the shared memory of its host.
 #[derive(Debug)]
 pub(crate) struct Rings {
-    /// This rank's place.
+    /// This rank's index.
     own: usize,
-    pub(super) part: Part,
-    /// By place. Held in an `Arc` so that wakers do not keep the memory alive.
+    pub(super) part: SegmentPart,
+    /// By index. Held in an `Arc` so that wakers do not keep the memory alive.
     pub(super) doorbells: Arc<[Doorbell]>,
     /// What this rank's doorbell had counted when the last wait ended.
     seen: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// Takes place `own` of `segment`. With `flags`, one per place, ranks sleep on those, else on
+    /// Takes index `own` of `segment`. With `flags`, one per index, ranks sleep on those, else on
     /// the memory itself.
     pub(crate) fn new(segment: &Segment, own: usize, flags: &[Arc<Flag>]) -> Result<Self> {
         let part = segment.claim(Rank::from_index(own))?;

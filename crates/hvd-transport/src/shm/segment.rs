@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering;
 use hvd_types::Rank;
 
 use super::doorbell::Doorbell;
-use super::ring::{Consumer, Place, Producer};
-use super::slots::{DEPTH, Slots, SlotsPlace};
+use super::ring::{Consumer, Producer, RingLayout};
+use super::slots::{DEPTH, Slots, SlotsLayout};
 use crate::os::event::Flag;
 use crate::os::memory::{self, Mapping};
 use crate::{Error, Lane, Result};
@@ -80,7 +80,7 @@ impl Capacities {
 
 /// Offsets of the parts.
 #[derive(Debug, Clone, Copy)]
-struct Layout {
+struct SegmentLayout {
     ranks: usize,
     capacities: Capacities,
     indexes: usize,
@@ -91,7 +91,7 @@ struct Layout {
     total: usize,
 }
 
-impl Layout {
+impl SegmentLayout {
     /// None if the sizes are senseless.
     fn new(ranks: usize, capacities: Capacities) -> Option<Self> {
         let pairs = ranks.checked_mul(ranks)?;
@@ -127,14 +127,14 @@ impl Layout {
         PAGE + rank.index() * LINE
     }
 
-    fn ring(self, writer: Rank, reader: Rank, lane: Lane) -> Place {
+    fn ring(self, writer: Rank, reader: Rank, lane: Lane) -> RingLayout {
         let pair = writer.index() * self.ranks + reader.index();
         let bytes = match lane {
             Lane::Control => self.control + pair * self.capacities.control,
             Lane::Data => self.data + pair * self.capacities.data,
         };
         let head = self.indexes + (pair * 2 + lane as usize) * 2 * LINE;
-        Place {
+        RingLayout {
             head,
             tail: head + LINE,
             bytes,
@@ -142,8 +142,8 @@ impl Layout {
         }
     }
 
-    fn slots(self) -> SlotsPlace {
-        SlotsPlace {
+    fn slots(self) -> SlotsLayout {
+        SlotsLayout {
             ranks: self.ranks,
             lines: self.lines,
             slots: self.slots,
@@ -156,13 +156,13 @@ impl Layout {
 #[derive(Debug)]
 pub(crate) struct Segment {
     memory: Arc<Mapping>,
-    layout: Layout,
+    layout: SegmentLayout,
 }
 
 impl Segment {
     /// Creates a segment and returns the file to hand to the other ranks.
     pub(crate) fn create(ranks: usize, capacities: Capacities) -> Result<OwnedFd> {
-        let layout = Layout::new(ranks, capacities).ok_or_else(senseless)?;
+        let layout = SegmentLayout::new(ranks, capacities).ok_or_else(senseless)?;
         let doing = "creating shared memory";
         let file = memory::create("horovod", layout.total).map_err(Error::io(doing))?;
         let memory = Mapping::new(file.as_fd()).map_err(Error::io(doing))?;
@@ -199,7 +199,7 @@ impl Segment {
             data,
             slot,
         };
-        let layout = Layout::new(ranks, capacities).ok_or_else(senseless)?;
+        let layout = SegmentLayout::new(ranks, capacities).ok_or_else(senseless)?;
         let fits = memory.word(8).load(Ordering::Relaxed) == VERSION
             && memory.word(12).load(Ordering::Relaxed) as usize == ranks
             && memory.length() == layout.total;
@@ -217,8 +217,8 @@ impl Segment {
     }
 
     /// Takes the part of `rank`, once per segment (`SEG-2`).
-    pub(crate) fn claim(&self, rank: Rank) -> Result<Part> {
-        let claimed = self.memory.word(Layout::doorbell(rank) + CLAIMED);
+    pub(crate) fn claim(&self, rank: Rank) -> Result<SegmentPart> {
+        let claimed = self.memory.word(SegmentLayout::doorbell(rank) + CLAIMED);
         if claimed.swap(1, Ordering::AcqRel) != 0 {
             return Err(Error::Bootstrap(format!(
                 "two processes have attached to the shared memory of this host as its rank {rank}"
@@ -231,7 +231,7 @@ impl Segment {
             Consumer::new(Arc::clone(&self.memory), self.layout.ring(peer, rank, lane))
         });
         let slots = Slots::new(Arc::clone(&self.memory), self.layout.slots(), rank.index());
-        Ok(Part {
+        Ok(SegmentPart {
             producers,
             consumers,
             slots,
@@ -242,7 +242,7 @@ impl Segment {
     pub(crate) fn doorbells(&self, flags: &[Arc<Flag>]) -> Vec<Doorbell> {
         (0..self.ranks())
             .map(|index| {
-                let offset = Layout::doorbell(Rank::from_index(index));
+                let offset = SegmentLayout::doorbell(Rank::from_index(index));
                 Doorbell::new(Arc::clone(&self.memory), offset, flags.get(index).cloned())
             })
             .collect()
@@ -258,7 +258,7 @@ impl Segment {
 
 /// One rank's ends of its rings, by peer and lane, and its view of everybody's slots.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct SegmentPart {
     pub(crate) producers: Vec<[Producer; 2]>,
     pub(crate) consumers: Vec<[Consumer; 2]>,
     pub(crate) slots: Slots,
@@ -280,19 +280,19 @@ mod tests {
 
     #[test]
     fn areas_do_not_overlap() {
-        let layout = Layout::new(3, SMALL).unwrap();
+        let layout = SegmentLayout::new(3, SMALL).unwrap();
         let mut areas = vec![(0, PAGE)];
         let slots = layout.slots();
         for writer in (0..3).map(Rank::new) {
-            areas.push((Layout::doorbell(writer), LINE));
+            areas.push((SegmentLayout::doorbell(writer), LINE));
             areas.extend((0..DEPTH).map(|slot| (slots.slot(writer.index(), slot), 512)));
             areas.extend((0..3).map(|reader| (slots.line(writer.index(), reader), LINE)));
             for reader in (0..3).map(Rank::new) {
                 for lane in Lane::ALL {
-                    let place = layout.ring(writer, reader, lane);
-                    areas.push((place.head, LINE));
-                    areas.push((place.tail, LINE));
-                    areas.push((place.bytes, place.capacity));
+                    let ring = layout.ring(writer, reader, lane);
+                    areas.push((ring.head, LINE));
+                    areas.push((ring.tail, LINE));
+                    areas.push((ring.bytes, ring.capacity));
                 }
             }
         }
@@ -359,7 +359,7 @@ mod tests {
             let capacities = Capacities::for_ranks(ranks);
             assert_eq!(capacities.data, data * 1024, "{ranks}");
             assert_eq!(capacities.slot, slot * 1024, "{ranks}");
-            assert!(Layout::new(ranks, Capacities::for_ranks(ranks)).is_some());
+            assert!(SegmentLayout::new(ranks, Capacities::for_ranks(ranks)).is_some());
         }
     }
 }

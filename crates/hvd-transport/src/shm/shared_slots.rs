@@ -23,10 +23,10 @@ use hvd_types::Rank;
 
 use super::ring::Corrupt;
 use super::rings::Rings;
-use super::slots::{self, Event, Peer, Slots};
-use super::turn::{Wanted, corrupted};
+use super::slots::{self, SlotEvent, SlotPeer, Slots};
+use super::turn::{AwaitedCount, corrupted};
 use crate::Result;
-use crate::member::Member;
+use crate::rank_context::RankContext;
 
 /// Parts begin on multiples of this, a cache line.
 const GRAIN: usize = 64;
@@ -34,10 +34,10 @@ const GRAIN: usize = 64;
 /// The slots of some ranks of one host, for the length of one operation.
 #[derive(Debug)]
 pub struct SharedSlots<'a> {
-    pub(super) member: &'a Member,
+    pub(super) context: &'a RankContext,
     pub(super) rings: &'a mut Rings,
     /// By position.
-    pub(super) group: Vec<Peer>,
+    pub(super) group: Vec<SlotPeer>,
     index: usize,
     /// Chunks of this operation that were put, shown, finished and taken.
     put: u64,
@@ -51,9 +51,9 @@ pub struct SharedSlots<'a> {
 /// What the members have shown of a chunk, or of one part of it.
 #[derive(Debug)]
 pub struct Inputs<'a> {
-    member: &'a Member,
+    context: &'a RankContext,
     slots: &'a Slots,
-    group: &'a [Peer],
+    group: &'a [SlotPeer],
     chunk: u64,
     part: Range<usize>,
     index: usize,
@@ -65,15 +65,18 @@ impl Inputs<'_> {
     /// What a member, by its position, has shown. This rank has shown nothing of the part that it
     /// reduces itself.
     pub fn of(&self, position: usize) -> Result<&[u8]> {
-        let Peer { rank, place } = self.group[position];
+        let SlotPeer {
+            rank,
+            segment_index,
+        } = self.group[position];
         let slot = if position == self.index {
             let Some(own) = self.own else { return Ok(&[]) };
             own
         } else {
-            let slot = self.slots.slot_of(place, self.chunk);
-            slot.map_err(|Corrupt| corrupted(self.member, rank))?
+            let slot = self.slots.slot_of(segment_index, self.chunk);
+            slot.map_err(|Corrupt| corrupted(self.context, rank))?
         };
-        Ok(self.slots.read(place, slot, self.part.clone()))
+        Ok(self.slots.read(segment_index, slot, self.part.clone()))
     }
 }
 
@@ -81,21 +84,24 @@ impl<'a> SharedSlots<'a> {
     /// Chunks that may be under way at a time.
     pub const DEPTH: usize = slots::DEPTH;
 
-    /// The slots of `members`; none if one of them has no place, or they are not several.
+    /// The slots of `members`; none if one of them is not in the segment, or there is only one.
     pub(crate) fn new(
-        member: &'a Member,
+        context: &'a RankContext,
         rings: &'a mut Rings,
         members: &[Rank],
-        place_of: impl Fn(Rank) -> Option<usize>,
+        segment_index_of: impl Fn(Rank) -> Option<usize>,
     ) -> Option<Self> {
-        let with_place = |&rank: &Rank| {
-            let place = place_of(rank)?;
-            Some(Peer { rank, place })
+        let with_index = |&rank: &Rank| {
+            let segment_index = segment_index_of(rank)?;
+            Some(SlotPeer {
+                rank,
+                segment_index,
+            })
         };
-        let group = members.iter().map(with_place).collect::<Option<Vec<_>>>()?;
-        let index = members.iter().position(|&rank| rank == member.rank)?;
+        let group = members.iter().map(with_index).collect::<Option<Vec<_>>>()?;
+        let index = members.iter().position(|&rank| rank == context.rank)?;
         (group.len() > 1).then_some(Self {
-            member,
+            context,
             rings,
             group,
             index,
@@ -143,7 +149,7 @@ impl<'a> SharedSlots<'a> {
             let Some((peer, target)) = self.rings.part.slots.reader(number) else {
                 break;
             };
-            self.until(peer, Event::Taken, target)?;
+            self.until(peer, SlotEvent::Taken, target)?;
         }
         let peers = self.other_positions().map(|position| self.group[position]);
         let slots = &mut self.rings.part.slots;
@@ -156,11 +162,11 @@ impl<'a> SharedSlots<'a> {
     /// Lets the others read the chunk that was put.
     pub fn show(&mut self) {
         let (slot, _) = self.own[number_of(self.shown)];
-        for place in self.other_places() {
-            self.rings.part.slots.locate(place, self.shown, slot);
+        for peer in self.other_segment_indexes() {
+            self.rings.part.slots.locate(peer, self.shown, slot);
         }
         self.shown += 1;
-        self.tell(Event::Shown, self.shown);
+        self.publish(SlotEvent::Shown, self.shown);
     }
 
     /// Waits until all members have shown the next chunk to reduce. Lends the place for the
@@ -189,15 +195,15 @@ impl<'a> SharedSlots<'a> {
     /// If that is more than the capacity.
     pub fn whole(&mut self, position: usize, length: usize) -> Result<&[u8]> {
         assert!(length <= self.capacity(), "the first {length} bytes");
-        self.lend(position, Event::Shown, 0..length)
+        self.lend(position, SlotEvent::Shown, 0..length)
     }
 
     fn inputs(&mut self, chunk: u64, part: Range<usize>, own: Option<usize>) -> Result<Inputs<'_>> {
         for position in self.other_positions() {
-            self.until_done(self.group[position], Event::Shown, chunk)?;
+            self.until_done(self.group[position], SlotEvent::Shown, chunk)?;
         }
         Ok(Inputs {
-            member: self.member,
+            context: self.context,
             slots: &self.rings.part.slots,
             group: &self.group,
             chunk,
@@ -210,23 +216,23 @@ impl<'a> SharedSlots<'a> {
     /// Lets the others read the result of this rank's part.
     pub fn finish(&mut self) {
         self.finished += 1;
-        self.tell(Event::Finished, self.finished);
+        self.publish(SlotEvent::Finished, self.finished);
     }
 
     /// Waits until another member has finished its part of the next chunk to take, and lends it.
     pub fn part(&mut self, position: usize) -> Result<&[u8]> {
         let (_, length) = self.own[number_of(self.taken)];
         let part = self.share(length, position);
-        self.lend(position, Event::Finished, part)
+        self.lend(position, SlotEvent::Finished, part)
     }
 
-    fn lend(&mut self, position: usize, event: Event, part: Range<usize>) -> Result<&[u8]> {
+    fn lend(&mut self, position: usize, event: SlotEvent, part: Range<usize>) -> Result<&[u8]> {
         let (chunk, peer) = (self.taken, self.group[position]);
         self.until_done(peer, event, chunk)?;
         let slots = &self.rings.part.slots;
-        let slot = slots.slot_of(peer.place, chunk);
-        let slot = slot.map_err(|Corrupt| corrupted(self.member, peer.rank))?;
-        Ok(slots.read(peer.place, slot, part))
+        let slot = slots.slot_of(peer.segment_index, chunk);
+        let slot = slot.map_err(|Corrupt| corrupted(self.context, peer.rank))?;
+        Ok(slots.read(peer.segment_index, slot, part))
     }
 
     /// This rank needs nothing of the chunk any more.
@@ -234,7 +240,7 @@ impl<'a> SharedSlots<'a> {
         self.taken += 1;
         // What is read whole has no parts to finish.
         self.finished = self.finished.max(self.taken);
-        self.tell(Event::Taken, self.taken);
+        self.publish(SlotEvent::Taken, self.taken);
     }
 
     fn other_positions(&self) -> impl Iterator<Item = usize> + use<> {
@@ -242,46 +248,54 @@ impl<'a> SharedSlots<'a> {
         (0..self.group.len()).filter(move |&position| position != own)
     }
 
-    fn other_places(&self) -> impl Iterator<Item = usize> + '_ {
+    fn other_segment_indexes(&self) -> impl Iterator<Item = usize> + '_ {
         let positions = self.other_positions();
-        positions.map(|position| self.group[position].place)
+        positions.map(|position| self.group[position].segment_index)
     }
 
-    fn tell(&self, event: Event, count: u64) {
-        for place in self.other_places() {
-            self.rings.part.slots.tell(place, event, count);
-            self.rings.doorbells[place].notify();
+    fn publish(&self, event: SlotEvent, count: u64) {
+        for peer in self.other_segment_indexes() {
+            self.rings.part.slots.publish(peer, event, count);
+            self.rings.doorbells[peer].notify();
         }
     }
 
-    fn until_done(&mut self, peer: Peer, event: Event, chunk: u64) -> Result<()> {
-        let target = self.rings.part.slots.target(peer.place, chunk + 1);
+    fn until_done(&mut self, peer: SlotPeer, event: SlotEvent, chunk: u64) -> Result<()> {
+        let target = self.rings.part.slots.target(peer.segment_index, chunk + 1);
         self.until(peer, event, target)
     }
 
     /// Waits until a rank, perhaps of another group, has counted up to `target`.
-    fn until(&mut self, peer: Peer, event: Event, target: u64) -> Result<()> {
-        if self.rings.part.slots.is_known(peer.place, event, target) {
+    fn until(&mut self, peer: SlotPeer, event: SlotEvent, target: u64) -> Result<()> {
+        if self
+            .rings
+            .part
+            .slots
+            .is_known(peer.segment_index, event, target)
+        {
             return Ok(());
         }
         let own = match event {
-            Event::Taken => self.shown,
-            Event::Shown | Event::Finished => self.taken,
+            SlotEvent::Taken => self.shown,
+            SlotEvent::Shown | SlotEvent::Finished => self.taken,
         };
-        let wanted = Wanted {
+        let wanted = AwaitedCount {
             peer,
             event,
             target,
             own,
         };
-        wanted.wait(self.member, self.rings)
+        wanted.wait(self.context, self.rings)
     }
 }
 
 impl Drop for SharedSlots<'_> {
     fn drop(&mut self) {
         for peer in self.other_positions().map(|position| self.group[position]) {
-            self.rings.part.slots.advance(peer.place, self.shown);
+            self.rings
+                .part
+                .slots
+                .advance(peer.segment_index, self.shown);
         }
     }
 }
@@ -304,11 +318,11 @@ mod tests {
     use crate::os::memory::Mapping;
     use crate::{Abort, Transport};
 
-    fn member(rank: u32) -> Member {
-        Member {
+    fn context(rank: u32) -> RankContext {
+        RankContext {
             rank: Rank::new(rank),
             hosts: vec!["h".to_owned(); 2],
-            patience: Duration::from_secs(10),
+            progress_timeout: Duration::from_secs(10),
             abort: Abort::new(),
             has_cores: true,
         }
@@ -323,7 +337,7 @@ mod tests {
         };
         let file = Segment::create(2, capacities).unwrap();
         let segment = Segment::attach(file.as_fd(), 2).unwrap();
-        let ends = [0, 1].map(|rank| SharedMemory::new(&segment, member(rank)).unwrap());
+        let ends = [0, 1].map(|rank| SharedMemory::new(&segment, context(rank)).unwrap());
         (ends, Mapping::new(file.as_fd()).unwrap())
     }
 

@@ -43,7 +43,7 @@ const NUMBERS: usize = 24;
 
 /// Where the slots of a segment lie.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SlotsPlace {
+pub(super) struct SlotsLayout {
     pub(super) ranks: usize,
     pub(super) lines: usize,
     pub(super) slots: usize,
@@ -51,7 +51,7 @@ pub(super) struct SlotsPlace {
     pub(super) capacity: usize,
 }
 
-impl SlotsPlace {
+impl SlotsLayout {
     /// The line that `writer` writes and `reader` reads.
     pub(super) fn line(self, writer: usize, reader: usize) -> usize {
         self.lines + (writer * self.ranks + reader) * LINE
@@ -62,9 +62,9 @@ impl SlotsPlace {
     }
 }
 
-/// What a rank tells another about.
+/// What a rank counts for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum SlotEvent {
     Shown,
     Finished,
     Taken,
@@ -72,9 +72,9 @@ pub(super) enum Event {
 
 /// A rank of this host.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer {
+pub(super) struct SlotPeer {
     pub(super) rank: Rank,
-    pub(super) place: usize,
+    pub(super) segment_index: usize,
 }
 
 /// What this rank knows of a peer.
@@ -86,33 +86,33 @@ struct Pair {
     seen: [u64; 3],
 }
 
-/// One rank's slots, and its view of those of its peers. Peers are numbered by their place.
+/// One rank's slots, and its view of those of its peers. Peers are numbered by their index in the segment.
 #[derive(Debug)]
 pub(crate) struct Slots {
     memory: Arc<Mapping>,
-    place: SlotsPlace,
+    layout: SlotsLayout,
     own: usize,
     pairs: Vec<Pair>,
     /// The slot that is filled next.
     next: usize,
     /// By slot: who was shown its last chunk, and what they count when they have taken it.
-    readers: [Vec<(Peer, u64)>; DEPTH],
+    readers: [Vec<(SlotPeer, u64)>; DEPTH],
 }
 
 impl Slots {
-    pub(super) fn new(memory: Arc<Mapping>, place: SlotsPlace, own: usize) -> Self {
+    pub(super) fn new(memory: Arc<Mapping>, layout: SlotsLayout, own: usize) -> Self {
         Self {
             memory,
-            place,
+            layout,
             own,
-            pairs: vec![Pair::default(); place.ranks],
+            pairs: vec![Pair::default(); layout.ranks],
             next: 0,
             readers: Default::default(),
         }
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.place.capacity
+        self.layout.capacity
     }
 
     /// An operation of `chunks` chunks with `peer` is over.
@@ -122,16 +122,16 @@ impl Slots {
 
     /// One of those who were shown what the next slot holds, and the count at which it has taken
     /// it; none once there are no more.
-    pub(super) fn reader(&self, number: usize) -> Option<(Peer, u64)> {
+    pub(super) fn reader(&self, number: usize) -> Option<(SlotPeer, u64)> {
         self.readers[self.next].get(number).copied()
     }
 
     /// Takes the next slot for chunk `chunk` of the operation with `peers`.
-    pub(super) fn occupy(&mut self, chunk: u64, peers: impl Iterator<Item = Peer>) -> usize {
+    pub(super) fn occupy(&mut self, chunk: u64, peers: impl Iterator<Item = SlotPeer>) -> usize {
         let slot = self.next;
         let (pairs, readers) = (&self.pairs, &mut self.readers[slot]);
         readers.clear();
-        readers.extend(peers.map(|peer| (peer, pairs[peer.place].base + chunk + 1)));
+        readers.extend(peers.map(|peer| (peer, pairs[peer.segment_index].base + chunk + 1)));
         self.next = (slot + 1) % DEPTH;
         slot
     }
@@ -144,8 +144,8 @@ impl Slots {
     }
 
     /// Tells `peer` that `count` chunks of the operation are shown, finished or taken.
-    pub(super) fn tell(&self, peer: usize, event: Event, count: u64) {
-        let word = self.place.line(self.own, peer) + 8 * event as usize;
+    pub(super) fn publish(&self, peer: usize, event: SlotEvent, count: u64) {
+        let word = self.layout.line(self.own, peer) + 8 * event as usize;
         let value = self.pairs[peer].base + count;
         self.memory.long(word).store(value, Ordering::Release);
     }
@@ -157,7 +157,7 @@ impl Slots {
     }
 
     /// Whether `peer` is known to have counted up to `target`.
-    pub(super) fn is_known(&self, peer: usize, event: Event, target: u64) -> bool {
+    pub(super) fn is_known(&self, peer: usize, event: SlotEvent, target: u64) -> bool {
         self.pairs[peer].seen[event as usize] >= target
     }
 
@@ -166,11 +166,11 @@ impl Slots {
     pub(super) fn reached(
         &mut self,
         peer: usize,
-        event: Event,
+        event: SlotEvent,
         target: u64,
         own: u64,
     ) -> Result<bool, Corrupt> {
-        let word = self.place.line(peer, self.own) + 8 * event as usize;
+        let word = self.layout.line(peer, self.own) + 8 * event as usize;
         let count = self.memory.long(word).load(Ordering::Acquire);
         let Pair { base, seen } = &mut self.pairs[peer];
         let seen = &mut seen[event as usize];
@@ -192,14 +192,14 @@ impl Slots {
         // The remainder is less than `DEPTH`.
         #[expect(clippy::cast_possible_truncation, reason = "less than the depth")]
         let number = (chunk % DEPTH as u64) as usize;
-        self.place.line(writer, reader) + NUMBERS + 4 * number
+        self.layout.line(writer, reader) + NUMBERS + 4 * number
     }
 
     /// A part of a peer's slot, which by `SLOT-2` its owner does not write to until this rank has
     /// taken the chunk.
     pub(super) fn read(&self, peer: usize, slot: usize, part: Range<usize>) -> &[u8] {
-        debug_assert!(part.end <= self.place.capacity, "within one slot");
-        let offset = self.place.slot(peer, slot) + part.start;
+        debug_assert!(part.end <= self.layout.capacity, "within one slot");
+        let offset = self.layout.slot(peer, slot) + part.start;
         // SAFETY: the caller has waited for the count that allows reading this part (SLOT-2,
         // SLOT-3). The bytes are numbers of any value; a process that broke the rules could make
         // them wrong numbers, nothing else.
@@ -213,8 +213,8 @@ impl Slots {
         reason = "what peers show is read while the result is written; they never overlap (SLOT-2)"
     )]
     pub(super) fn write(&self, slot: usize, part: Range<usize>) -> &mut [u8] {
-        debug_assert!(part.end <= self.place.capacity, "within one slot");
-        let offset = self.place.slot(self.own, slot) + part.start;
+        debug_assert!(part.end <= self.layout.capacity, "within one slot");
+        let offset = self.layout.slot(self.own, slot) + part.start;
         // SAFETY: peers are not in this part, see above; and this rank has one slice of its slots
         // at a time, because `SharedSlots` lends them from behind a unique borrow.
         unsafe { self.memory.bytes_mut(offset, part.len()) }
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::os::memory;
 
-    const PLACE: SlotsPlace = SlotsPlace {
+    const LAYOUT: SlotsLayout = SlotsLayout {
         ranks: 2,
         lines: 0,
         slots: 4096,
@@ -238,30 +238,39 @@ mod tests {
     fn two() -> (Slots, Slots, Arc<Mapping>) {
         let file = memory::create("hvd-test", 4096 + 2 * DEPTH * 128).unwrap();
         let memory = Arc::new(Mapping::new(file.as_fd()).unwrap());
-        let slots = |own| Slots::new(Arc::clone(&memory), PLACE, own);
+        let slots = |own| Slots::new(Arc::clone(&memory), LAYOUT, own);
         (slots(0), slots(1), memory)
     }
 
-    fn peer(place: usize) -> Peer {
-        let rank = Rank::from_index(place);
-        Peer { rank, place }
+    fn peer(segment_index: usize) -> SlotPeer {
+        let rank = Rank::from_index(segment_index);
+        SlotPeer {
+            rank,
+            segment_index,
+        }
     }
 
     #[test]
     fn what_is_shown_is_found() {
         let (mut one, mut two, _) = two();
         for chunk in 0..3 * DEPTH as u64 {
-            assert_eq!(two.reached(0, Event::Shown, chunk + 1, chunk), Ok(false));
+            assert_eq!(
+                two.reached(0, SlotEvent::Shown, chunk + 1, chunk),
+                Ok(false)
+            );
             let slot = one.occupy(chunk, [peer(1)].into_iter());
             one.write(slot, 0..3)
                 .copy_from_slice(&[u8::try_from(chunk).unwrap(); 3]);
             one.locate(1, chunk, slot);
-            one.tell(1, Event::Shown, chunk + 1);
-            assert_eq!(two.reached(0, Event::Shown, chunk + 1, chunk), Ok(true));
+            one.publish(1, SlotEvent::Shown, chunk + 1);
+            assert_eq!(two.reached(0, SlotEvent::Shown, chunk + 1, chunk), Ok(true));
             let found = two.slot_of(0, chunk).unwrap();
             assert_eq!(two.read(0, found, 0..3)[1], u8::try_from(chunk).unwrap());
-            two.tell(0, Event::Taken, chunk + 1);
-            assert_eq!(one.reached(1, Event::Taken, chunk + 1, chunk + 1), Ok(true));
+            two.publish(0, SlotEvent::Taken, chunk + 1);
+            assert_eq!(
+                one.reached(1, SlotEvent::Taken, chunk + 1, chunk + 1),
+                Ok(true)
+            );
         }
     }
 
@@ -275,23 +284,27 @@ mod tests {
             one.occupy(0, [].into_iter());
         }
         let (reader, target) = one.reader(0).unwrap();
-        assert_eq!((reader.place, target), (1, 1));
-        assert!(!one.is_known(1, Event::Taken, 1));
+        assert_eq!((reader.segment_index, target), (1, 1));
+        assert!(!one.is_known(1, SlotEvent::Taken, 1));
     }
 
     #[test]
     fn slot_4_what_cannot_be_is_reported() {
         let (mut one, two, memory) = two();
-        let line = PLACE.line(1, 0);
-        two.tell(0, Event::Shown, 2);
-        assert_eq!(one.reached(1, Event::Shown, 1, 0), Ok(true));
+        let line = LAYOUT.line(1, 0);
+        two.publish(0, SlotEvent::Shown, 2);
+        assert_eq!(one.reached(1, SlotEvent::Shown, 1, 0), Ok(true));
         for count in [1, 5, u64::MAX] {
             memory.long(line).store(count, Ordering::Relaxed);
-            assert_eq!(one.reached(1, Event::Shown, 1, 0), Err(Corrupt), "{count}");
+            assert_eq!(
+                one.reached(1, SlotEvent::Shown, 1, 0),
+                Err(Corrupt),
+                "{count}"
+            );
         }
         memory.long(line + 16).store(5, Ordering::Relaxed);
-        assert_eq!(one.reached(1, Event::Taken, 1, 0), Err(Corrupt));
-        assert_eq!(one.reached(1, Event::Taken, 1, 1), Ok(true));
+        assert_eq!(one.reached(1, SlotEvent::Taken, 1, 0), Err(Corrupt));
+        assert_eq!(one.reached(1, SlotEvent::Taken, 1, 1), Ok(true));
         memory.word(line + NUMBERS).store(4, Ordering::Relaxed);
         assert_eq!(one.slot_of(1, 0), Err(Corrupt));
     }

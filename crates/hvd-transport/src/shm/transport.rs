@@ -1,4 +1,4 @@
-//! [`Transport`] for a job on one host: all ranks share one segment, and a rank's place in it is
+//! [`Transport`] for a job on one host: all ranks share one segment, and a rank's index in it is
 //! its number.
 
 use std::time::{Duration, Instant};
@@ -7,27 +7,27 @@ use hvd_types::Rank;
 
 use super::rings::Rings;
 use super::segment::Segment;
-use crate::member::Member;
+use crate::rank_context::RankContext;
 use crate::{Error, Interest, Lane, Result, SharedSlots, Transport, Wake, Waker};
 
 /// One rank's end of the shared memory of its job.
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
-    member: Member,
+    context: RankContext,
     rings: Rings,
     eager: bool,
 }
 
 impl SharedMemory {
     /// Takes this rank's part of `segment`.
-    pub(crate) fn new(segment: &Segment, member: Member) -> Result<Self> {
-        let rings = Rings::new(segment, member.rank.index(), &[])?;
+    pub(crate) fn new(segment: &Segment, context: RankContext) -> Result<Self> {
+        let rings = Rings::new(segment, context.rank.index(), &[])?;
         let this = Self {
-            member,
+            context,
             rings,
             eager: false,
         };
-        this.member.abort.on_raise(this.waker());
+        this.context.abort.on_raise(this.waker());
         Ok(this)
     }
 
@@ -48,11 +48,11 @@ impl SharedMemory {
 
 impl Transport for SharedMemory {
     fn rank(&self) -> Rank {
-        self.member.rank
+        self.context.rank
     }
 
     fn size(&self) -> usize {
-        self.member.hosts.len()
+        self.context.hosts.len()
     }
 
     fn kind(&self) -> &'static str {
@@ -60,25 +60,25 @@ impl Transport for SharedMemory {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.member.hosts[rank.index()]
+        &self.context.hosts[rank.index()]
     }
 
-    fn patience(&self) -> Duration {
-        self.member.patience
+    fn progress_timeout(&self) -> Duration {
+        self.context.progress_timeout
     }
 
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize> {
         let sent = self.rings.send(peer.index(), lane, bytes);
-        self.member.checked(peer, sent)
+        self.context.checked(peer, sent)
     }
 
     fn try_recv(&mut self, peer: Rank, lane: Lane, buffer: &mut [u8]) -> Result<usize> {
         let received = self.rings.recv(peer.index(), lane, buffer);
-        self.member.checked(peer, received)
+        self.context.checked(peer, received)
     }
 
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake> {
-        self.member.abort.check()?;
+        self.context.abort.check()?;
         let has_work = || self.has_work(interest);
         let (bell, seen) = (self.rings.bell(), self.rings.seen());
         let soon = self.eager || matches!(interest, Interest::Data { .. });
@@ -87,7 +87,7 @@ impl Transport for SharedMemory {
                 .sleep(seen, deadline, has_work)
                 .map_err(Error::io("sleeping on shared memory"))?;
         self.rings.awake();
-        self.member.abort.check()?;
+        self.context.abort.check()?;
         Ok(if in_time { Wake::Event } else { Wake::TimedOut })
     }
 
@@ -100,7 +100,7 @@ impl Transport for SharedMemory {
     }
 
     fn shared_slots(&mut self, members: &[Rank]) -> Option<SharedSlots<'_>> {
-        let place = |rank: Rank| Some(rank.index());
-        SharedSlots::new(&self.member, &mut self.rings, members, place)
+        let segment_index = |rank: Rank| Some(rank.index());
+        SharedSlots::new(&self.context, &mut self.rings, members, segment_index)
     }
 }

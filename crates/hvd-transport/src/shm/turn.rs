@@ -3,7 +3,7 @@
 //! Where every rank of the host has a core of its own, a wait looks for a while, which takes no
 //! time from anybody. Then, and where ranks outnumber cores at once, it lets others run a few
 //! times: one of them may be the peer. Then it sleeps on this rank's doorbell like every other
-//! wait, and ends by the peer's progress, the rank's patience or the job's abort.
+//! wait, and ends by the peer's progress, the progress timeout or the job's abort.
 
 use std::hint;
 use std::io;
@@ -15,9 +15,9 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::ring::Corrupt;
 use super::rings::Rings;
-use super::slots::{Event, Peer, Slots};
-use crate::member::Member;
+use super::slots::{SlotEvent, SlotPeer, Slots};
 use crate::os::event::{Flag, poll};
+use crate::rank_context::RankContext;
 use crate::{Error, Result};
 
 /// How long a wait looks before it lets others run, where every rank has a core.
@@ -29,36 +29,36 @@ const YIELDS: u32 = 100;
 
 /// What a wait is for: that a peer has counted up to a target.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
-    pub(super) peer: Peer,
-    pub(super) event: Event,
+pub(super) struct AwaitedCount {
+    pub(super) peer: SlotPeer,
+    pub(super) event: SlotEvent,
     pub(super) target: u64,
     /// How far this rank itself is, see [`Slots::reached`].
     pub(super) own: u64,
 }
 
-impl Wanted {
-    pub(super) fn wait(&self, member: &Member, rings: &mut Rings) -> Result<()> {
-        let here = self.look(member, rings)?
-            || self.spin(member, rings)?
-            || self.step_aside(member, rings)?;
+impl AwaitedCount {
+    pub(super) fn wait(&self, context: &RankContext, rings: &mut Rings) -> Result<()> {
+        let here = self.look(context, rings)?
+            || self.spin(context, rings)?
+            || self.step_aside(context, rings)?;
         if here {
             return Ok(());
         }
-        self.sleep(member, rings)
+        self.sleep(context, rings)
     }
 
     fn is_there(&self, slots: &mut Slots) -> std::result::Result<bool, Corrupt> {
-        slots.reached(self.peer.place, self.event, self.target, self.own)
+        slots.reached(self.peer.segment_index, self.event, self.target, self.own)
     }
 
-    fn look(&self, member: &Member, rings: &mut Rings) -> Result<bool> {
+    fn look(&self, context: &RankContext, rings: &mut Rings) -> Result<bool> {
         let is_there = self.is_there(&mut rings.part.slots);
-        is_there.map_err(|Corrupt| corrupted(member, self.peer.rank))
+        is_there.map_err(|Corrupt| corrupted(context, self.peer.rank))
     }
 
     /// Looks again and again, where that takes no time from the others.
-    fn spin(&self, member: &Member, rings: &mut Rings) -> Result<bool> {
+    fn spin(&self, context: &RankContext, rings: &mut Rings) -> Result<bool> {
         if !rings.has_cores() {
             return Ok(false);
         }
@@ -66,32 +66,32 @@ impl Wanted {
         while start.elapsed() < SPIN {
             for _ in 0..LOOKS {
                 hint::spin_loop();
-                if self.look(member, rings)? {
+                if self.look(context, rings)? {
                     return Ok(true);
                 }
             }
-            member.abort.check()?;
+            context.abort.check()?;
         }
         Ok(false)
     }
 
     /// Lets other threads run, of which one may be the one that is waited for.
-    fn step_aside(&self, member: &Member, rings: &mut Rings) -> Result<bool> {
+    fn step_aside(&self, context: &RankContext, rings: &mut Rings) -> Result<bool> {
         for _ in 0..YIELDS {
             thread::yield_now();
-            if self.look(member, rings)? {
+            if self.look(context, rings)? {
                 return Ok(true);
             }
-            member.abort.check()?;
+            context.abort.check()?;
         }
         Ok(false)
     }
 
-    fn sleep(&self, member: &Member, rings: &mut Rings) -> Result<()> {
-        let deadline = Some(Instant::now() + member.patience);
+    fn sleep(&self, context: &RankContext, rings: &mut Rings) -> Result<()> {
+        let deadline = Some(Instant::now() + context.progress_timeout);
         loop {
-            member.abort.check()?;
-            if self.look(member, rings)? {
+            context.abort.check()?;
+            if self.look(context, rings)? {
                 return Ok(());
             }
             let in_time = self.sleep_once(rings, deadline);
@@ -99,8 +99,8 @@ impl Wanted {
             if !in_time.map_err(Error::io("sleeping on shared memory"))? {
                 return Err(Error::Stalled {
                     rank: self.peer.rank,
-                    host: member.hosts[self.peer.rank.index()].clone(),
-                    seconds: member.patience.as_secs(),
+                    host: context.hosts[self.peer.rank.index()].clone(),
+                    seconds: context.progress_timeout.as_secs(),
                 });
             }
         }
@@ -121,13 +121,13 @@ impl Wanted {
 }
 
 /// Waits up to `limit` for the job's end, which is the error.
-pub(super) fn expect_end(member: &Member, rings: &mut Rings, limit: Duration) -> Result<()> {
+pub(super) fn expect_end(context: &RankContext, rings: &mut Rings, limit: Duration) -> Result<()> {
     let deadline = Some(Instant::now() + limit);
     let mut in_time = true;
     while in_time {
-        member.abort.check()?;
+        context.abort.check()?;
         let (bell, seen) = (rings.bell().clone(), rings.seen());
-        let has_ended = || member.abort.cause().is_some();
+        let has_ended = || context.abort.cause().is_some();
         let slept = match &bell.flag {
             None => bell.sleep(seen, deadline, has_ended),
             Some(flag) => bell
@@ -137,7 +137,7 @@ pub(super) fn expect_end(member: &Member, rings: &mut Rings, limit: Duration) ->
         rings.awake();
         in_time = slept.map_err(Error::io("sleeping on shared memory"))?;
     }
-    member.abort.check()
+    context.abort.check()
 }
 
 fn wait_for(flag: &Flag, deadline: Option<Instant>) -> io::Result<bool> {
@@ -146,7 +146,7 @@ fn wait_for(flag: &Flag, deadline: Option<Instant>) -> io::Result<bool> {
     Ok(in_time)
 }
 
-pub(super) fn corrupted(member: &Member, rank: Rank) -> Error {
-    let host = member.hosts[rank.index()].clone();
+pub(super) fn corrupted(context: &RankContext, rank: Rank) -> Error {
+    let host = context.hosts[rank.index()].clone();
     Error::Corrupted { rank, host }
 }

@@ -27,13 +27,13 @@ pub(crate) const STRIPE: usize = 128 * 1024;
 pub(crate) struct Bundle {
     strands: Vec<Connection>,
     stripe: usize,
-    outgoing: Place,
-    incoming: Place,
+    outgoing: StripeCursor,
+    incoming: StripeCursor,
 }
 
 /// Where the next byte goes, or comes from.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct StripeCursor {
     strand: usize,
     /// Bytes until the end of the stripe, one at least.
     left: usize,
@@ -42,7 +42,7 @@ struct Place {
 impl Bundle {
     /// A lane over `strands` in stripes of `stripe` bytes; order and length as both ends agree on.
     pub(crate) fn new(strands: Vec<Connection>, stripe: usize) -> Self {
-        let start = Place {
+        let start = StripeCursor {
             strand: 0,
             left: stripe,
         };
@@ -54,14 +54,14 @@ impl Bundle {
         }
     }
 
-    /// The place after `moved` more bytes, which are at most those that are left there.
-    fn after(&self, at: Place, moved: usize) -> Place {
+    /// The cursor after `moved` more bytes, which do not go beyond the end of the stripe.
+    fn after(&self, at: StripeCursor, moved: usize) -> StripeCursor {
         match at.left - moved {
-            0 => Place {
+            0 => StripeCursor {
                 strand: (at.strand + 1) % self.strands.len(),
                 left: self.stripe,
             },
-            left => Place { left, ..at },
+            left => StripeCursor { left, ..at },
         }
     }
 

@@ -3,7 +3,7 @@
 //! The kernel answers a close with unread bytes, and bytes that arrive after a close, with a
 //! reset, and a reset drops what this end has not sent yet. So this end first says that it sends
 //! no more, and if something has yet to leave the host it reads and drops what comes until the
-//! peer closes too, for at most [`PATIENCE`].
+//! peer closes too, for at most [`TIMEOUT`].
 
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
@@ -15,7 +15,7 @@ use crate::os::event::poll;
 use crate::os::socket::unsent;
 
 /// How long peers may take to close their ends.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Prepares nonblocking `streams` for being dropped.
 pub(super) fn in_peace<'a>(streams: impl Iterator<Item = &'a TcpStream>) {
@@ -23,7 +23,7 @@ pub(super) fn in_peace<'a>(streams: impl Iterator<Item = &'a TcpStream>) {
         .filter(|stream| stream.shutdown(Shutdown::Write).is_ok())
         .filter(|stream| is_needed(stream))
         .collect();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !open.is_empty() {
         let mut polled: Vec<PollFd<'_>> = open
             .iter()

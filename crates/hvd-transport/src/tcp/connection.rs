@@ -12,7 +12,7 @@ use std::time::Instant;
 use hvd_rendezvous::Session;
 use hvd_rendezvous::session::LONGEST;
 
-use crate::secure::SecureStream;
+use crate::secure_connection::SecureConnection;
 
 /// A lane to a peer, or a strand of one.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Connection {
 
     /// The same, for bytes that only the other end can read and change: few at a time, for control
     /// messages, or many.
-    pub(crate) fn sealed(stream: SecureStream, is_bulk: bool) -> io::Result<Self> {
+    pub(crate) fn sealed(stream: SecureConnection, is_bulk: bool) -> io::Result<Self> {
         let seal = Seal {
             session: stream.session,
             record: Vec::new(),

@@ -31,8 +31,8 @@ use hvd_rendezvous::session::TAMPERED;
 use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::member::Member;
 use crate::os::event::{Flag, poll};
+use crate::rank_context::RankContext;
 use crate::{ConnectionCount, Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
 pub(crate) use bundle::{Bundle, STRIPE};
 pub(crate) use connection::Connection;
@@ -46,12 +46,12 @@ const GRACE: Duration = Duration::from_secs(1);
 /// One rank's connections to all others.
 #[derive(Debug)]
 pub(crate) struct Tcp {
-    member: Member,
+    context: RankContext,
     links: Links,
     /// Raised by wakers and the abort.
     flag: Arc<Flag>,
     /// Kept from one wait to the next for its memory.
-    wanted: Vec<Wanted>,
+    wanted: Vec<PolledConnection>,
     /// How waits begin for which somebody waits.
     vigil: Vigil,
     /// Whether somebody waits for the next control message.
@@ -62,7 +62,7 @@ pub(crate) struct Tcp {
 
 /// A connection that a wait is about: whose, on which lane, which of the lane's, for what.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct PolledConnection {
     peer: Rank,
     lane: Lane,
     strand: usize,
@@ -71,11 +71,11 @@ struct Wanted {
 
 impl Tcp {
     /// Waits of this rank also end when `flag` is raised.
-    pub(crate) fn new(member: Member, links: Links, flag: Arc<Flag>) -> Self {
+    pub(crate) fn new(context: RankContext, links: Links, flag: Arc<Flag>) -> Self {
         let (wanted, process) = (Vec::new(), std::process::id());
-        let vigil = Vigil::new(member.has_cores);
+        let vigil = Vigil::new(context.has_cores);
         let mut this = Self {
-            member,
+            context,
             links,
             flag,
             wanted,
@@ -83,7 +83,7 @@ impl Tcp {
             eager: false,
             process,
         };
-        this.member.abort.on_raise(this.waker());
+        this.context.abort.on_raise(this.waker());
         this.links.set_waker(this.waker());
         this
     }
@@ -91,8 +91,8 @@ impl Tcp {
     /// Nothing moves between a rank and itself, nor to those that are reached otherwise.
     fn check(&self, peer: Rank, lane: Lane) -> Result<()> {
         match self.links.get(peer, lane) {
-            LaneState::None => Err(no_peer(self.member.rank, peer)),
-            _ => self.member.abort.check(),
+            LaneState::None => Err(no_peer(self.context.rank, peer)),
+            _ => self.context.abort.check(),
         }
     }
 
@@ -112,7 +112,7 @@ impl Tcp {
     }
 
     /// Fills `wanted` with the living connections that `interest` is about.
-    fn choose(&self, interest: Interest<'_>, wanted: &mut Vec<Wanted>) {
+    fn choose(&self, interest: Interest<'_>, wanted: &mut Vec<PolledConnection>) {
         wanted.clear();
         match interest {
             Interest::Data { send, recv } => {
@@ -129,8 +129,8 @@ impl Tcp {
         wanted.retain(|wanted| self.living(*wanted).is_some());
     }
 
-    fn to_send(&self, peer: Rank, lane: Lane) -> Option<Wanted> {
-        Some(Wanted {
+    fn to_send(&self, peer: Rank, lane: Lane) -> Option<PolledConnection> {
+        Some(PolledConnection {
             peer,
             lane,
             strand: self.look(peer, lane)?.outgoing(),
@@ -138,8 +138,8 @@ impl Tcp {
         })
     }
 
-    fn to_recv(&self, peer: Rank, lane: Lane) -> Option<Wanted> {
-        Some(Wanted {
+    fn to_recv(&self, peer: Rank, lane: Lane) -> Option<PolledConnection> {
+        Some(PolledConnection {
             peer,
             lane,
             strand: self.look(peer, lane)?.incoming(),
@@ -148,14 +148,14 @@ impl Tcp {
         })
     }
 
-    fn living(&self, wanted: Wanted) -> Option<&TcpStream> {
+    fn living(&self, wanted: PolledConnection) -> Option<&TcpStream> {
         let lane = self.look(wanted.peer, wanted.lane)?;
         let connection = &lane.strands()[wanted.strand];
         connection.ended.is_none().then_some(&connection.stream)
     }
 
     /// Whether one of these connections has bytes to receive that the kernel has given out already.
-    fn has_input(&self, wanted: &[Wanted]) -> bool {
+    fn has_input(&self, wanted: &[PolledConnection]) -> bool {
         wanted.iter().any(|wanted| {
             let lane = self.look(wanted.peer, wanted.lane);
             wanted.flags.contains(PollFlags::IN) && lane.is_some_and(Bundle::has_input)
@@ -166,7 +166,7 @@ impl Tcp {
     /// the deadline passed.
     fn sleep(
         &self,
-        wanted: &mut Vec<Wanted>,
+        wanted: &mut Vec<PolledConnection>,
         vigil: Option<&mut Vigil>,
         deadline: Option<Instant>,
     ) -> io::Result<bool> {
@@ -211,7 +211,7 @@ impl Tcp {
                 });
                 failed.find_map(|&peer| self.ended(peer, Lane::Control))
             }
-            Interest::Control { .. } if self.member.rank == Rank::COORDINATOR => {
+            Interest::Control { .. } if self.context.rank == Rank::COORDINATOR => {
                 (0..self.links.lanes.len())
                     .find_map(|index| self.ended(Rank::from_index(index), Lane::Control))
             }
@@ -224,14 +224,14 @@ impl Tcp {
             return Some((peer, since));
         }
         let is_unused = lane == Lane::Data && self.links.is_unused(peer, lane);
-        let departed = || self.member.abort.departed(peer);
+        let departed = || self.context.abort.departed(peer);
         is_unused.then(departed)?.map(|since| (peer, since))
     }
 
     /// `TCP-2`: nobody was named in time, so it is this peer.
     fn give_up(&self, peer: Rank, lane: Lane) -> Result<Wake> {
-        let own = self.member.rank;
-        let host = &self.member.hosts[own.index()];
+        let own = self.context.rank;
+        let host = &self.context.hosts[own.index()];
         let reason = match self.links.get(peer, lane) {
             LaneState::Failed { reason, .. } => {
                 format!("could not be reached by rank {own} on host `{host}`: {reason}")
@@ -244,22 +244,22 @@ impl Tcp {
             }
             _ => "closed its connection while it was needed".to_owned(),
         };
-        self.member.abort.raise(Failure {
+        self.context.abort.raise(Failure {
             rank: peer,
-            host: self.member.hosts[peer.index()].clone(),
+            host: self.context.hosts[peer.index()].clone(),
             reason,
         });
-        self.member.abort.check().map(|()| Wake::Event)
+        self.context.abort.check().map(|()| Wake::Event)
     }
 }
 
 impl Transport for Tcp {
     fn rank(&self) -> Rank {
-        self.member.rank
+        self.context.rank
     }
 
     fn size(&self) -> usize {
-        self.member.hosts.len()
+        self.context.hosts.len()
     }
 
     fn kind(&self) -> &'static str {
@@ -267,11 +267,11 @@ impl Transport for Tcp {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.member.hosts[rank.index()]
+        &self.context.hosts[rank.index()]
     }
 
-    fn patience(&self) -> Duration {
-        self.member.patience
+    fn progress_timeout(&self) -> Duration {
+        self.context.progress_timeout
     }
 
     fn try_send(&mut self, peer: Rank, lane: Lane, bytes: &[u8]) -> Result<usize> {
@@ -298,7 +298,7 @@ impl Transport for Tcp {
     }
 
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake> {
-        self.member.abort.check()?;
+        self.context.abort.check()?;
         self.connect_lanes(interest);
         self.links.take_events();
         let lost = self.lost(interest);
@@ -318,7 +318,7 @@ impl Transport for Tcp {
                 .map_err(Error::io("waiting for connections"))?
         };
         self.vigil = vigil;
-        for &Wanted {
+        for &PolledConnection {
             peer, lane, strand, ..
         } in &wanted
         {
@@ -327,7 +327,7 @@ impl Transport for Tcp {
             }
         }
         self.wanted = wanted;
-        self.member.abort.check()?;
+        self.context.abort.check()?;
         match lost {
             Some((peer, since)) if since.elapsed() >= GRACE => {
                 let is_data = matches!(interest, Interest::Data { .. });
@@ -358,7 +358,7 @@ impl Transport for Tcp {
 
 impl Drop for Tcp {
     fn drop(&mut self) {
-        if self.member.abort.cause().is_none() && self.process == std::process::id() {
+        if self.context.abort.cause().is_none() && self.process == std::process::id() {
             close::in_peace(
                 self.links
                     .bundles()

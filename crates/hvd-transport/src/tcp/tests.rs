@@ -15,10 +15,10 @@ fn connected() -> (TcpStream, TcpStream) {
 }
 
 fn end(rank: u32, lanes: [Bundle; 2]) -> Tcp {
-    let member = Member {
+    let context = RankContext {
         rank: Rank::new(rank),
         hosts: vec!["left".to_owned(), "right".to_owned()],
-        patience: Duration::from_secs(30),
+        progress_timeout: Duration::from_secs(30),
         abort: Abort::new(),
         has_cores: true,
     };
@@ -30,7 +30,7 @@ fn end(rank: u32, lanes: [Bundle; 2]) -> Tcp {
         peers.reverse();
     }
     let links = Links::connected(peers);
-    Tcp::new(member, links, Arc::new(Flag::new().unwrap()))
+    Tcp::new(context, links, Arc::new(Flag::new().unwrap()))
 }
 
 /// Both ends of two ranks whose data lane has so many connections, and the connections of the

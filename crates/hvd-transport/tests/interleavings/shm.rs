@@ -12,12 +12,12 @@ mod ring;
 
 use atomic::Ordering;
 use doorbell::Doorbell;
-use ring::{Consumer, Place, Producer};
+use ring::{Consumer, Producer, RingLayout};
 
 use crate::os::event::Flag;
 use crate::os::memory::{BYTES, CAPACITY, Mapping};
 
-const PLACE: Place = Place {
+const LAYOUT: RingLayout = RingLayout {
     head: 0,
     tail: 8,
     bytes: BYTES,
@@ -41,8 +41,8 @@ fn pop(consumer: &mut Consumer, into: &mut Vec<u8>) {
 fn ring_1_2_what_is_read_was_written_and_what_is_overwritten_was_read() {
     loom::model(|| {
         let memory = Arc::new(Mapping::new());
-        let mut producer = Producer::new(Arc::clone(&memory), PLACE);
-        let mut consumer = Consumer::new(memory, PLACE);
+        let mut producer = Producer::new(Arc::clone(&memory), LAYOUT);
+        let mut consumer = Consumer::new(memory, LAYOUT);
         let writer = thread::spawn(move || {
             assert!(producer.space().unwrap() <= CAPACITY);
             push_twice(&mut producer, &[1, 2, 3, 4])
@@ -65,11 +65,11 @@ fn bell_1_a_change_that_is_told_is_never_slept_through() {
         let bell = Doorbell::new(Arc::clone(&memory), 0, None);
         let (theirs, ring) = (bell.clone(), Arc::clone(&memory));
         let peer = thread::spawn(move || {
-            ring.long(PLACE.tail).store(1, Ordering::Release);
+            ring.long(LAYOUT.tail).store(1, Ordering::Release);
             theirs.notify();
         });
         let seen = bell.count();
-        let has_work = || memory.long(PLACE.tail).load(Ordering::Acquire) == 1;
+        let has_work = || memory.long(LAYOUT.tail).load(Ordering::Acquire) == 1;
         assert!(bell.sleep(seen, None, has_work).unwrap());
         assert!(has_work(), "woken for nothing");
         peer.join().unwrap();
@@ -96,11 +96,11 @@ fn mix_1_a_change_that_is_told_is_never_polled_through() {
         let bell = Doorbell::new(Arc::clone(&memory), 0, Some(Arc::clone(&flag)));
         let (theirs, ring) = (bell.clone(), Arc::clone(&memory));
         let peer = thread::spawn(move || {
-            ring.long(PLACE.tail).store(1, Ordering::Release);
+            ring.long(LAYOUT.tail).store(1, Ordering::Release);
             theirs.notify();
         });
         let seen = bell.count();
-        let has_work = || memory.long(PLACE.tail).load(Ordering::Acquire) == 1;
+        let has_work = || memory.long(LAYOUT.tail).load(Ordering::Acquire) == 1;
         bell.sleep_by(seen, has_work, || flag.wait());
         assert!(has_work(), "woken for nothing");
         peer.join().unwrap();

@@ -7,7 +7,7 @@ use hvd_rendezvous::Session;
 
 /// An authenticated connection.
 #[derive(Debug)]
-pub(crate) struct SecureStream {
+pub(crate) struct SecureConnection {
     pub(crate) stream: TcpStream,
     pub(crate) session: Session,
 }

@@ -1,4 +1,4 @@
-//! What every kind of transport knows of its rank and its job.
+//! What every kind of transport knows about its rank and its job.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::{Abort, Error, Result};
 
 /// One rank among the ranks of its job.
 #[derive(Debug, Clone)]
-pub(crate) struct Member {
+pub(crate) struct RankContext {
     pub(crate) rank: Rank,
     /// The host of every rank.
     pub(crate) hosts: Vec<String>,
     /// How long a peer may make no progress.
-    pub(crate) patience: Duration,
+    pub(crate) progress_timeout: Duration,
     pub(crate) abort: Abort,
-    /// Whether every rank on this machine has a core of its own, so that a wait may look before it
+    /// Whether every rank on this machine has a core of its own, so that a wait may spin before it
     /// sleeps.
     pub(crate) has_cores: bool,
 }
 
-impl Member {
+impl RankContext {
     /// The outcome of moving bytes through memory shared with `peer`: nothing moves any more once
     /// the job has failed (`WIRE-4`).
     pub(crate) fn checked(

@@ -9,29 +9,29 @@ use crate::{Abort, Failure, Result};
 
 /// One call of `init`, shared by the thread that called it and the one that joins the job.
 #[derive(Debug, Default)]
-pub struct Attempt {
+pub struct InitAttempt {
     /// Ends every wait of the attempt, and later of the engine.
     pub abort: Abort,
-    stage: Mutex<Stage>,
+    state: Mutex<AttemptState>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum AttemptState {
     #[default]
     Pending,
     Abandoned,
     Joined,
 }
 
-impl Attempt {
+impl InitAttempt {
     /// The caller was interrupted and wants the result no more. Without effect on an attempt that
     /// has succeeded: this process is then a member of the job.
     pub fn abandon(&self, placement: &Placement) {
-        let mut stage = self.stage();
-        if *stage != Stage::Pending {
+        let mut state = self.state();
+        if *state != AttemptState::Pending {
             return;
         }
-        *stage = Stage::Abandoned;
+        *state = AttemptState::Abandoned;
         self.abort.raise(Failure {
             rank: placement.rank,
             host: placement.hostname.clone(),
@@ -41,15 +41,15 @@ impl Attempt {
 
     /// Lets the attempt succeed by calling `enter`, unless it was abandoned or some rank has failed.
     pub fn succeed(&self, enter: impl FnOnce()) -> Result<()> {
-        let mut stage = self.stage();
+        let mut state = self.state();
         self.abort.check()?;
-        *stage = Stage::Joined;
+        *state = AttemptState::Joined;
         enter();
         Ok(())
     }
 
-    fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, AttemptState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,12 +59,12 @@ mod tests {
 
     #[test]
     fn an_attempt_succeeds_or_is_abandoned_but_not_both() {
-        let (first, alone) = (Attempt::default(), Placement::alone());
+        let (first, alone) = (InitAttempt::default(), Placement::alone());
         let mut entered = false;
         first.succeed(|| entered = true).unwrap();
         first.abandon(&alone);
         assert!(entered && first.abort.cause().is_none());
-        let second = Attempt::default();
+        let second = InitAttempt::default();
         second.abandon(&alone);
         let error = second.succeed(|| unreachable!()).unwrap_err().to_string();
         assert!(

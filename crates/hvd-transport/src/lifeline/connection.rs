@@ -1,4 +1,4 @@
-//! One connection of the star: bytes in and out, never waiting.
+//! One connection of the star; reads and writes without blocking.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,15 +10,15 @@ use hvd_rendezvous::session::TAMPERED;
 use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
 
-use super::message::{Malformed, Message};
+use super::message::{LifelineMessage, Malformed};
 use crate::Failure;
 use crate::os::event::poll;
 use crate::os::socket::watch_for_silence;
-use crate::secure::SecureStream;
+use crate::secure_connection::SecureConnection;
 
 /// One authenticated connection of the star.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct LifelineConnection {
     pub(super) peer: Rank,
     host: String,
     stream: TcpStream,
@@ -29,13 +29,13 @@ pub(crate) struct Line {
     input: Vec<u8>,
     /// What the connection could not take yet.
     output: Vec<u8>,
-    /// When the peer last said anything.
-    heard: Instant,
+    /// When the peer last sent anything.
+    last_message: Instant,
 }
 
-impl Line {
-    pub(crate) fn new(peer: Rank, host: String, secure: SecureStream) -> io::Result<Self> {
-        let SecureStream { stream, session } = secure;
+impl LifelineConnection {
+    pub(crate) fn new(peer: Rank, host: String, secure: SecureConnection) -> io::Result<Self> {
+        let SecureConnection { stream, session } = secure;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         watch_for_silence(&stream)?;
@@ -47,7 +47,7 @@ impl Line {
             is_tampered: false,
             input: Vec::new(),
             output: Vec::new(),
-            heard: Instant::now(),
+            last_message: Instant::now(),
         })
     }
 
@@ -82,31 +82,31 @@ impl Line {
         }
     }
 
-    /// Opens the records that are complete. Only what the peer has sealed is a sign of its life.
+    /// Opens the records that are complete. Only what the peer has sealed shows that it is alive.
     fn open(&mut self) -> hvd_rendezvous::Result<()> {
         let mut text = [0; 4096];
         loop {
             match self.session.opener.take(&mut text)? {
                 0 => return Ok(()),
                 count => {
-                    self.heard = Instant::now();
+                    self.last_message = Instant::now();
                     self.input.extend(&text[..count]);
                 }
             }
         }
     }
 
-    /// The next whole message; nonsense is thrown away.
-    pub(super) fn next_message(&mut self) -> Option<Message> {
-        Message::take(&mut self.input).unwrap_or_else(|Malformed| {
+    /// The next whole message; malformed bytes are dropped.
+    pub(super) fn next_message(&mut self) -> Option<LifelineMessage> {
+        LifelineMessage::take(&mut self.input).unwrap_or_else(|Malformed| {
             tracing::warn!(rank = %self.peer, "a lifeline carries nonsense");
             self.input.clear();
             None
         })
     }
 
-    /// Sends a message, or keeps for later what does not go now.
-    pub(super) fn send(&mut self, message: &Message) {
+    /// Sends a message, or buffers what the socket does not take now.
+    pub(super) fn send(&mut self, message: &LifelineMessage) {
         let sealed = self
             .session
             .sealer
@@ -117,26 +117,26 @@ impl Line {
         self.flush();
     }
 
-    /// Sends a failure, for as long as `end` allows. Nothing should be said afterwards.
-    pub(crate) fn say_last(&mut self, failure: &Failure, end: Instant) {
-        self.send(&Message::Failure(failure.clone()));
+    /// Sends a failure, for as long as `end` allows. Nothing should be sent afterwards.
+    pub(crate) fn send_final(&mut self, failure: &Failure, end: Instant) {
+        self.send(&LifelineMessage::Failure(failure.clone()));
         self.flush_until(end);
     }
 
-    /// Sends what goes now of what was kept.
+    /// Sends as much of the buffer as the socket takes now.
     pub(super) fn flush(&mut self) {
         while !self.output.is_empty() {
             match self.stream.write(&self.output) {
                 Ok(count) => drop(self.output.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The peer is gone and there is nobody to tell; reading notices it.
+                // The peer is gone; reading notices it.
                 Err(_) => self.output.clear(),
             }
         }
     }
 
-    /// Sends everything that was kept, for as long as `end` allows.
+    /// Sends the whole buffer, for as long as `end` allows.
     pub(super) fn flush_until(&mut self, end: Instant) {
         self.flush();
         while !self.output.is_empty() {
@@ -148,9 +148,9 @@ impl Line {
         }
     }
 
-    /// For how long the peer has said nothing.
-    pub(super) fn silence(&self) -> Duration {
-        self.heard.elapsed()
+    /// For how long the peer has sent nothing.
+    pub(super) fn since_last_message(&self) -> Duration {
+        self.last_message.elapsed()
     }
 
     pub(super) fn lost(&self) -> Failure {
@@ -161,7 +161,7 @@ impl Line {
         })
     }
 
-    pub(super) fn silent(&self, limit: Duration) -> Failure {
+    pub(super) fn timed_out(&self, limit: Duration) -> Failure {
         let seconds = limit.as_secs_f64();
         self.failed(format!(
             "has given no sign of life for {seconds} s (HOROVOD_GLOO_TIMEOUT_SECONDS); is it \
@@ -178,7 +178,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for LifelineConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -41,5 +41,5 @@ pub use membership::Membership;
 pub use mesh::{
     Encryption, Mesh, MeshOptions, Network, TcpOptions, TransportKind, join, join_until,
 };
-pub use shm::{Commons, Inputs, Place};
+pub use shm::{Commons, Inputs};
 pub use transport::{ConnectionCount, Interest, Lane, Transport, Wake};

@@ -5,5 +5,4 @@ pub(crate) mod event;
 pub(crate) mod futex;
 pub(crate) mod memory;
 pub(crate) mod pass;
-pub(crate) mod peer_memory;
 pub(crate) mod socket;

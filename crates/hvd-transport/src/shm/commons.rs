@@ -34,10 +34,10 @@ const GRAIN: usize = 64;
 /// The slots of some ranks of one host, for the length of one operation.
 #[derive(Debug)]
 pub struct Commons<'a> {
-    pub(super) member: &'a Member,
-    pub(super) rings: &'a mut Rings,
+    member: &'a Member,
+    rings: &'a mut Rings,
     /// By position.
-    pub(super) group: Vec<Peer>,
+    group: Vec<Peer>,
     index: usize,
     /// Chunks of this operation that were put, shown, finished and taken.
     put: u64,

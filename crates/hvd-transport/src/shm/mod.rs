@@ -9,7 +9,6 @@
 
 mod commons;
 mod doorbell;
-mod reach;
 mod ring;
 #[cfg(test)]
 mod ring_tests;
@@ -23,7 +22,6 @@ mod turn;
 use std::sync::atomic;
 
 pub use commons::{Commons, Inputs};
-pub use reach::Place;
 pub(crate) use ring::Corrupt;
 pub(crate) use rings::Rings;
 pub(crate) use segment::{Capacities, Segment};

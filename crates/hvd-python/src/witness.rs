@@ -7,7 +7,7 @@ use hvd_config::WorkerConfig;
 use hvd_engine::FlightLog;
 use hvd_engine::testimony::{Statement, Testimony};
 use hvd_transport::{Desk, Inquiry, Lifeline, Witness};
-use hvd_types::Rank;
+use hvd_types::{Rank, Topology};
 
 use crate::stack;
 
@@ -30,15 +30,15 @@ impl Ear {
     pub(crate) fn open(
         config: &WorkerConfig,
         lifeline: Option<&Lifeline>,
-        hosts: &[String],
+        topology: &Topology,
     ) -> Self {
         let (rank, log) = (config.placement.rank, Log::default());
         let theirs = Arc::clone(&log);
         let witness = Witness::new(move || testimony(&theirs).encode());
         let inquiry = Inquiry::open(rank, lifeline, witness);
         let desk = (rank == Rank::COORDINATOR).then(|| {
-            let (inquiry, hosts) = (inquiry.clone(), hosts.to_vec());
-            Desk::open(config, move || statements(&inquiry, &hosts))
+            let (inquiry, topology) = (inquiry.clone(), topology.clone());
+            Desk::open(config, move || statements(&inquiry, &topology))
         });
         Self { log, inquiry, desk }
     }
@@ -58,15 +58,14 @@ fn testimony(log: &Log) -> Testimony {
 }
 
 /// What all ranks say, as bytes.
-fn statements(inquiry: &Inquiry, hosts: &[String]) -> Vec<u8> {
-    let ranks: Vec<Rank> = (0..hosts.len()).map(Rank::from_index).collect();
-    let mut answers = inquiry.ask(&ranks, PATIENCE);
+fn statements(inquiry: &Inquiry, topology: &Topology) -> Vec<u8> {
+    let ranks = topology.members();
+    let mut answers = inquiry.ask(ranks, PATIENCE);
     let statements: Vec<Statement> = ranks
-        .into_iter()
-        .zip(hosts)
-        .map(|(rank, host)| Statement {
+        .iter()
+        .map(|&rank| Statement {
             rank,
-            host: host.clone(),
+            host: topology.host_name(rank).to_owned(),
             testimony: answers
                 .remove(&rank)
                 .and_then(|said| Testimony::decode(&said).ok()),

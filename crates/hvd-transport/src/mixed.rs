@@ -51,7 +51,7 @@ impl Mixed {
     /// Takes this rank's part of its host's memory. `links` are the lanes to ranks of other hosts.
     pub(crate) fn new(member: Member, memory: &HostMemory, links: Links) -> Result<Self> {
         let place = |rank: Rank| memory.ranks.iter().position(|&near| near == rank);
-        let places: Vec<Option<usize>> = (0..member.hosts.len())
+        let places: Vec<Option<usize>> = (0..member.topology.size())
             .map(|index| place(Rank::from_index(index)))
             .collect();
         let own = places[member.rank.index()].unwrap_or_default();
@@ -107,7 +107,7 @@ impl Transport for Mixed {
     }
 
     fn size(&self) -> usize {
-        self.member.hosts.len()
+        self.member.topology.size()
     }
 
     fn kind(&self) -> &'static str {
@@ -115,7 +115,7 @@ impl Transport for Mixed {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.member.hosts[rank.index()]
+        self.member.topology.host_name(rank)
     }
 
     fn patience(&self) -> Duration {

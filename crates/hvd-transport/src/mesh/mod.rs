@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use hvd_rendezvous::objects::ObjectSeal;
 use hvd_rendezvous::{Error as StoreError, JobKey, Store, deadline, limits};
-use hvd_types::{Placement, Rank};
+use hvd_types::{Placement, Rank, Topology};
 
 use crate::member::Member;
 use crate::mixed::{HostMemory, Mixed};
@@ -133,8 +133,8 @@ pub struct Mesh {
     pub abort: Abort,
     /// What raises it; none in a job of one rank.
     pub lifeline: Option<Lifeline>,
-    /// The host of every rank.
-    pub hosts: Vec<String>,
+    /// Which ranks share a host.
+    pub topology: Topology,
     /// Why the wire is not what was hoped for, for the log.
     pub note: Option<String>,
     /// What signs and checks objects that ranks unpickle.
@@ -146,7 +146,7 @@ impl fmt::Debug for Mesh {
         f.debug_struct("Mesh")
             .field("rank", &self.transport.rank())
             .field("transport", &self.transport.kind())
-            .field("hosts", &self.hosts)
+            .field("topology", &self.topology)
             .field("note", &self.note)
             .finish_non_exhaustive()
     }
@@ -263,13 +263,13 @@ fn alone(options: &MeshOptions) -> Result<Mesh> {
     let transport = ends
         .pop()
         .ok_or_else(|| Error::Bootstrap("no rank".to_owned()))?;
-    let hosts = vec![options.placement.hostname.clone()];
+    let topology = Topology::new([options.placement.hostname.as_str()]);
     let abort = transport.abort();
     Ok(Mesh {
         transport: Box::new(transport),
         abort,
         lifeline: None,
-        hosts,
+        topology,
         note: None,
         objects: objects(options, &[]),
     })
@@ -318,11 +318,9 @@ impl Meeting {
         ranks.count() <= cores
     }
 
-    fn hosts(&self) -> Vec<String> {
-        self.cards()
-            .iter()
-            .map(|card| card.hostname.clone())
-            .collect()
+    fn topology(&self) -> Topology {
+        let cards = self.cards().iter();
+        Topology::new(cards.map(|card| card.hostname.as_str()))
     }
 
     /// Steps 3 and 4.
@@ -347,18 +345,16 @@ impl Meeting {
                 return Err(error);
             }
         };
-        match self.connect_transport(memory.as_ref(), incoming) {
-            Ok(transport) => {
-                let hosts = self.hosts();
-                Ok(Mesh {
-                    transport,
-                    abort: self.directory.abort.clone(),
-                    lifeline: Some(lifeline),
-                    hosts,
-                    note,
-                    objects: objects(self.options(), self.cards()),
-                })
-            }
+        let topology = self.topology();
+        match self.connect_transport(topology.clone(), memory.as_ref(), incoming) {
+            Ok(transport) => Ok(Mesh {
+                transport,
+                abort: self.directory.abort.clone(),
+                lifeline: Some(lifeline),
+                topology,
+                note,
+                objects: objects(self.options(), self.cards()),
+            }),
             Err(error) => {
                 // The others would wait for this rank in vain.
                 lifeline.report(self.failure(&error));
@@ -382,12 +378,13 @@ impl Meeting {
 
     fn connect_transport(
         &self,
+        topology: Topology,
         memory: Option<&HostMemory>,
         incoming: Incoming,
     ) -> Result<Box<dyn Transport>> {
         let member = Member {
             rank: self.rank(),
-            hosts: self.hosts(),
+            topology,
             patience: self.options().patience,
             abort: self.directory.abort.clone(),
             has_cores: self.has_cores(),

@@ -300,6 +300,8 @@ mod tests {
 
     use super::super::segment::{Capacities, Segment};
     use super::super::transport::SharedMemory;
+    use hvd_types::Topology;
+
     use super::*;
     use crate::os::memory::Mapping;
     use crate::{Abort, Transport};
@@ -307,7 +309,7 @@ mod tests {
     fn member(rank: u32) -> Member {
         Member {
             rank: Rank::new(rank),
-            hosts: vec!["h".to_owned(); 2],
+            topology: Topology::new(["h"; 2]),
             patience: Duration::from_secs(10),
             abort: Abort::new(),
             has_cores: true,

@@ -52,7 +52,7 @@ impl Transport for SharedMemory {
     }
 
     fn size(&self) -> usize {
-        self.member.hosts.len()
+        self.member.topology.size()
     }
 
     fn kind(&self) -> &'static str {
@@ -60,7 +60,7 @@ impl Transport for SharedMemory {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.member.hosts[rank.index()]
+        self.member.topology.host_name(rank)
     }
 
     fn patience(&self) -> Duration {

@@ -99,7 +99,7 @@ impl Wanted {
             if !in_time.map_err(Error::io("sleeping on shared memory"))? {
                 return Err(Error::Stalled {
                     rank: self.peer.rank,
-                    host: member.hosts[self.peer.rank.index()].clone(),
+                    host: member.topology.host_name(self.peer.rank).to_owned(),
                     seconds: member.patience.as_secs(),
                 });
             }
@@ -127,6 +127,6 @@ fn wait_for(flag: &Flag, deadline: Option<Instant>) -> io::Result<bool> {
 }
 
 pub(super) fn corrupted(member: &Member, rank: Rank) -> Error {
-    let host = member.hosts[rank.index()].clone();
+    let host = member.topology.host_name(rank).to_owned();
     Error::Corrupted { rank, host }
 }

@@ -228,7 +228,7 @@ impl Tcp {
     /// `TCP-2`: nobody was named in time, so it is this peer.
     fn give_up(&self, peer: Rank, lane: Lane) -> Result<Wake> {
         let own = self.member.rank;
-        let host = &self.member.hosts[own.index()];
+        let host = self.member.topology.host_name(own);
         let reason = match self.links.get(peer, lane) {
             Link::Failed { reason, .. } => {
                 format!("could not be reached by rank {own} on host `{host}`: {reason}")
@@ -243,7 +243,7 @@ impl Tcp {
         };
         self.member.abort.raise(Failure {
             rank: peer,
-            host: self.member.hosts[peer.index()].clone(),
+            host: self.member.topology.host_name(peer).to_owned(),
             reason,
         });
         self.member.abort.check().map(|()| Wake::Event)
@@ -256,7 +256,7 @@ impl Transport for Tcp {
     }
 
     fn size(&self) -> usize {
-        self.member.hosts.len()
+        self.member.topology.size()
     }
 
     fn kind(&self) -> &'static str {
@@ -264,7 +264,7 @@ impl Transport for Tcp {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.member.hosts[rank.index()]
+        self.member.topology.host_name(rank)
     }
 
     fn patience(&self) -> Duration {

@@ -3,7 +3,7 @@
 //!
 //! Every algorithm takes a [`Communicator`], a group of ranks addressed by their position, and
 //! plain slices of bytes; what it needs beside them, memory and thresholds, is the caller's
-//! [`Workspace`]. Those that know which ranks share a host take [`Hosts`] and form their groups
+//! [`Workspace`]. Those that know which ranks share a host take a [`Topology`](hvd_types::Topology) and form their groups
 //! themselves. All members of a group must make the same calls in the same order, with the same
 //! [`Tuning`].
 //!
@@ -31,15 +31,15 @@ mod workspace;
 
 pub use allgather::{allgather, allgather_in_place};
 pub use allreduce::{
-    Algorithm, Cost, adasum, allreduce, direct_allreduce, halving_doubling_allreduce,
-    recursive_doubling_allreduce, ring_allreduce, shared_allreduce,
+    Algorithm, Cost, adasum, allreduce, halving_doubling_allreduce, recursive_doubling_allreduce,
+    ring_allreduce, shared_allreduce,
 };
 pub use alltoall::{alltoall, exchange_counts};
 pub use barrier::barrier;
 pub use broadcast::{broadcast, chain_broadcast, tree_broadcast};
 pub use communicator::Communicator;
 pub use error::{Error, Result};
-pub use hierarchical::{Hosts, hierarchical_allgather, hierarchical_allreduce};
+pub use hierarchical::{hierarchical_allgather, hierarchical_allreduce};
 pub use kernel::{Combine, Reduction};
 pub use layout::{Parts, PartsMut, share};
 pub use reducescatter::{ScatterBuffers, reducescatter};

@@ -11,7 +11,6 @@
 
 mod affinity;
 mod engine;
-mod neighbours;
 mod submit;
 mod tables;
 mod tensor;
@@ -48,13 +47,11 @@ pub use autotune::{AutotuneOptions, Choice, Dimension};
 pub use counters::Counts;
 pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};
-pub use execute::direct::DirectReads;
 pub use execute::team::Hierarchy;
 pub use fusion::plan::GroupFusion;
 pub use handle::{Completion, Handle, LastHandles, Outcome, Progress};
 pub use hvd_wire::{SetChange, snapshot};
 pub use negotiate::coordinator::JoinAverage;
-pub use neighbours::Neighbours;
 pub use process_set::ProcessSets;
 pub use recorder::FlightLog;
 pub use stall::StallOptions;

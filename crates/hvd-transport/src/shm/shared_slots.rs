@@ -35,9 +35,9 @@ const GRAIN: usize = 64;
 #[derive(Debug)]
 pub struct SharedSlots<'a> {
     pub(super) context: &'a RankContext,
-    pub(super) rings: &'a mut Rings,
+    rings: &'a mut Rings,
     /// By position.
-    pub(super) group: Vec<SlotPeer>,
+    group: Vec<SlotPeer>,
     index: usize,
     /// Chunks of this operation that were put, shown, finished and taken.
     put: u64,
@@ -314,6 +314,8 @@ mod tests {
 
     use super::super::segment::{Capacities, Segment};
     use super::super::transport::SharedMemory;
+    use hvd_types::Topology;
+
     use super::*;
     use crate::os::memory::Mapping;
     use crate::{Abort, Transport};
@@ -321,7 +323,7 @@ mod tests {
     fn context(rank: u32) -> RankContext {
         RankContext {
             rank: Rank::new(rank),
-            hosts: vec!["h".to_owned(); 2],
+            topology: Topology::new(["h"; 2]),
             progress_timeout: Duration::from_secs(10),
             abort: Abort::new(),
             has_cores: true,

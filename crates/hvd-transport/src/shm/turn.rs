@@ -99,7 +99,7 @@ impl AwaitedCount {
             if !in_time.map_err(Error::io("sleeping on shared memory"))? {
                 return Err(Error::Stalled {
                     rank: self.peer.rank,
-                    host: context.hosts[self.peer.rank.index()].clone(),
+                    host: context.topology.host_name(self.peer.rank).to_owned(),
                     seconds: context.progress_timeout.as_secs(),
                 });
             }
@@ -120,26 +120,6 @@ impl AwaitedCount {
     }
 }
 
-/// Waits up to `limit` for the job's end, which is the error.
-pub(super) fn expect_end(context: &RankContext, rings: &mut Rings, limit: Duration) -> Result<()> {
-    let deadline = Some(Instant::now() + limit);
-    let mut in_time = true;
-    while in_time {
-        context.abort.check()?;
-        let (bell, seen) = (rings.bell().clone(), rings.seen());
-        let has_ended = || context.abort.cause().is_some();
-        let slept = match &bell.flag {
-            None => bell.sleep(seen, deadline, has_ended),
-            Some(flag) => bell
-                .sleep_by(seen, has_ended, || wait_for(flag, deadline))
-                .unwrap_or(Ok(true)),
-        };
-        rings.awake();
-        in_time = slept.map_err(Error::io("sleeping on shared memory"))?;
-    }
-    context.abort.check()
-}
-
 fn wait_for(flag: &Flag, deadline: Option<Instant>) -> io::Result<bool> {
     let in_time = poll(&mut [PollFd::new(flag, PollFlags::IN)], deadline)?;
     flag.lower();
@@ -147,6 +127,6 @@ fn wait_for(flag: &Flag, deadline: Option<Instant>) -> io::Result<bool> {
 }
 
 pub(super) fn corrupted(context: &RankContext, rank: Rank) -> Error {
-    let host = context.hosts[rank.index()].clone();
+    let host = context.topology.host_name(rank).to_owned();
     Error::Corrupted { rank, host }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use hvd_transport::{Failure, Inquiry, Transport, Wake, Waker};
 use hvd_types::{ProcessSetId, Rank};
-use hvd_wire::{Note, Operation, Ready, Response, SetVerdict, Verdict};
+use hvd_wire::{Operation, ReadyNotice, RequestList, Response, ResponseList, SetChangeResult};
 
 use crate::control::ControlChannel;
 use crate::counters::Counters;
@@ -55,15 +55,15 @@ pub(crate) struct Cycle {
     inquest: Inquest,
     /// Until when the coordinator has to answer a request for shutdown.
     shutdown_answer_due: Option<Instant>,
-    /// Verdicts that have arrived and were not yet passed on.
-    heard: VecDeque<Verdict>,
-    /// Verdicts that were passed on and not yet carried out.
-    verdicts: VecDeque<Verdict>,
+    /// Response lists that have arrived and were not yet passed on.
+    heard: VecDeque<ResponseList>,
+    /// Response lists that were passed on and not yet carried out.
+    response_lists: VecDeque<ResponseList>,
     /// The plan that runs.
     course: Option<Course>,
     roll_call: RollCall,
     /// What this rank last called out.
-    note: Note,
+    note: ReadyNotice,
     /// What waits for the end of the plan.
     held: Held,
     /// Since when somebody has waited for an operation that the plan lacks tensors for.
@@ -123,11 +123,11 @@ impl Cycle {
             changes: VecDeque::new(),
             shutdown_answer_due: None,
             heard: VecDeque::new(),
-            verdicts: VecDeque::new(),
+            response_lists: VecDeque::new(),
             course: None,
             roll_call,
-            note: Note {
-                plan: 0,
+            note: ReadyNotice {
+                schedule: 0,
                 operation: 0,
                 tensors: Vec::new(),
             },
@@ -265,7 +265,7 @@ impl Cycle {
         let announced = self.announce()?;
         self.listen()?;
         self.pass_up()?;
-        let mut busy = self.follow_verdicts()? || announced;
+        let mut busy = self.follow_response_lists()? || announced;
         if self.is_over() {
             return Ok(Turn::Busy);
         }
@@ -307,7 +307,11 @@ impl Cycle {
     }
 
     /// Sorts entries into their process sets and returns what there is to announce for each.
-    fn take_in(&mut self, entries: Vec<BoxedEntry>, now: Instant) -> BTreeMap<ProcessSetId, Ready> {
+    fn take_in(
+        &mut self,
+        entries: Vec<BoxedEntry>,
+        now: Instant,
+    ) -> BTreeMap<ProcessSetId, RequestList> {
         let mut messages = BTreeMap::new();
         for mut entry in entries {
             self.observer.announced(&mut entry, now);
@@ -316,7 +320,7 @@ impl Cycle {
         messages
     }
 
-    fn sort_in(&mut self, entry: BoxedEntry, messages: &mut BTreeMap<ProcessSetId, Ready>) {
+    fn sort_in(&mut self, entry: BoxedEntry, messages: &mut BTreeMap<ProcessSetId, RequestList>) {
         let id = entry.process_set;
         match self.sets.get_mut(&id) {
             Some(set) => {
@@ -329,7 +333,7 @@ impl Cycle {
     }
 
     /// Tells the coordinator what there is to announce, and what was held back.
-    fn tell_all(&mut self, mut messages: BTreeMap<ProcessSetId, Ready>) -> Result<()> {
+    fn tell_all(&mut self, mut messages: BTreeMap<ProcessSetId, RequestList>) -> Result<()> {
         let changes = std::mem::take(&mut self.held.changes);
         let shutdown = std::mem::take(&mut self.held.shutdown);
         if shutdown || !changes.is_empty() {
@@ -345,27 +349,28 @@ impl Cycle {
 
     fn message<'a>(
         &self,
-        messages: &'a mut BTreeMap<ProcessSetId, Ready>,
+        messages: &'a mut BTreeMap<ProcessSetId, RequestList>,
         id: ProcessSetId,
-    ) -> &'a mut Ready {
+    ) -> &'a mut RequestList {
         messages.entry(id).or_insert_with(|| {
             self.sets
                 .get(&id)
-                .map_or_else(Ready::default, LocalSet::announcement)
+                .map_or_else(RequestList::default, LocalSet::announcement)
         })
     }
 
-    /// Does what a verdict says and returns who wants the engine to end with it, if anybody.
-    fn carry_out(&mut self, verdict: Verdict) -> Result<Option<Rank>> {
-        let id = verdict.process_set;
-        self.set(id)?.begin(verdict.sequence, &verdict.evicted);
-        if let Some(tuned) = verdict.tuned {
+    /// Does what a response list says and returns who wants the engine to end with it, if anybody.
+    fn carry_out(&mut self, response_list: ResponseList) -> Result<Option<Rank>> {
+        let id = response_list.process_set;
+        self.set(id)?
+            .begin(response_list.sequence, &response_list.evicted);
+        if let Some(tuned) = response_list.tuned {
             self.executor.tune(tuned);
         }
         if let Some(set) = self.sets.get(&id) {
-            self.observer.queued(set, &verdict.responses);
+            self.observer.queued(set, &response_list.responses);
         }
-        for response in verdict.responses {
+        for response in response_list.responses {
             match response {
                 Response::Execute(operation) => {
                     self.counters.negotiated_operations.add(1);
@@ -385,13 +390,13 @@ impl Cycle {
                 }
             }
         }
-        if let Some(plan) = verdict.plan {
-            self.plan(plan)?;
+        if let Some(command) = response_list.schedule {
+            self.follow_command(command)?;
         }
-        for change in verdict.changes {
+        for change in response_list.changes {
             self.change_sets(change);
         }
-        Ok(verdict.shutdown)
+        Ok(response_list.shutdown)
     }
 
     fn execute(&mut self, id: ProcessSetId, operation: &Operation) -> Result<()> {
@@ -413,7 +418,7 @@ impl Cycle {
     ) -> Result<()> {
         let tasks = self.set(id)?.tasks(operation)?;
         self.queue
-            .release(id, tasks.iter().map(|task| &task.plan.name));
+            .release(id, tasks.iter().map(|task| &task.spec.name));
         let noted = self.observer.begun(operation, &tasks);
         let result = act(self, tasks);
         self.observer.ended(operation, noted, result.is_ok());
@@ -421,14 +426,18 @@ impl Cycle {
     }
 
     fn set(&mut self, id: ProcessSetId) -> Result<&mut LocalSet> {
-        let stranger = || Error::Internal(format!("a verdict on process set {id} came here"));
+        let stranger = || {
+            Error::Internal(format!(
+                "got a response list for process set {id}, of which this rank is no member"
+            ))
+        };
         self.sets.get_mut(&id).ok_or_else(stranger)
     }
 
     /// Follows a change of the process sets and tells the caller who asked for it.
-    fn change_sets(&mut self, change: SetVerdict) {
+    fn change_sets(&mut self, change: SetChangeResult) {
         let result = match change {
-            SetVerdict::Added { id, ranks } => {
+            SetChangeResult::Added { id, ranks } => {
                 let members: Arc<[Rank]> = ranks.into();
                 if members.contains(&self.transport.rank()) {
                     let team = Team::new(Arc::clone(&members), &self.hosts);
@@ -437,12 +446,12 @@ impl Cycle {
                 self.registry.insert(id, members);
                 Ok(numbered(id.number()))
             }
-            SetVerdict::Removed(id) => {
+            SetChangeResult::Removed(id) => {
                 self.registry.remove(id);
                 self.abandon(id);
                 Ok(numbered(id.number()))
             }
-            SetVerdict::Refused(reason) => Err(Error::ProcessSet(reason)),
+            SetChangeResult::Refused(reason) => Err(Error::ProcessSet(reason)),
         };
         if let Some(completer) = self.changes.pop_front() {
             completer.complete(result);
@@ -479,7 +488,7 @@ impl Cycle {
         if stall_check.is_some_and(|check| now >= check) {
             self.look_for_stalls(now);
         }
-        if let Some(failure) = self.inquest.verdict() {
+        if let Some(failure) = self.inquest.failure() {
             return Err(Error::PeerLost(failure));
         }
         let expired = self.shutdown_answer_due.is_some_and(|end| now >= end);

@@ -52,7 +52,7 @@ impl Observer {
         entry.number = Some(number);
     }
 
-    /// A verdict came; all its operations but the first wait for their turn.
+    /// A response list came; all its operations but the first wait for their turn.
     pub(crate) fn queued(&self, set: &LocalSet, responses: &[Response]) {
         if !self.timeline.is_recording() {
             return;
@@ -72,14 +72,14 @@ impl Observer {
     pub(crate) fn begun(&mut self, operation: &Operation, tasks: &[Task]) -> Vec<Noted> {
         let now = Instant::now();
         let mut noted = Vec::with_capacity(tasks.len());
-        for Task { plan, entry } in tasks {
+        for Task { spec, entry } in tasks {
             let number = entry.as_ref().and_then(|entry| entry.number);
             if let Some(number) = number {
                 self.recorder.advance(number, State::Executing, now);
             }
-            self.timeline.operation_start(&plan.name, operation.kind);
-            let plan = Arc::clone(plan);
-            noted.push(Noted { plan, number });
+            self.timeline.operation_start(&spec.name, operation.kind);
+            let spec = Arc::clone(spec);
+            noted.push(Noted { spec, number });
         }
         noted
     }
@@ -90,12 +90,12 @@ impl Observer {
             if success { State::Done } else { State::Failed },
             Instant::now(),
         );
-        for Noted { plan, number } in noted {
+        for Noted { spec, number } in noted {
             if let Some(number) = number {
                 self.recorder.advance(number, state, now);
             }
-            let result = success.then_some((operation.dtype, &plan.shape));
-            self.timeline.operation_end(&plan.name, result);
+            let result = success.then_some((operation.dtype, &spec.shape));
+            self.timeline.operation_end(&spec.name, result);
         }
     }
 
@@ -131,6 +131,6 @@ impl Observer {
 /// An operation under way, for the notes at its end.
 #[derive(Debug)]
 pub(crate) struct Noted {
-    plan: Arc<hvd_wire::TensorPlan>,
+    spec: Arc<hvd_wire::TensorSpec>,
     number: Option<OperationNumber>,
 }

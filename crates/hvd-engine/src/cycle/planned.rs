@@ -1,12 +1,12 @@
 //! The cycle while a plan runs: what is submitted goes into the plan, and operations begin when all
-//! ranks have called for them. What the rules are stands in `plan/mod.rs`.
+//! ranks have called for them. What the rules are stands in `schedule/mod.rs`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hvd_transport::Wake;
 use hvd_types::{ProcessSetId, Rank};
-use hvd_wire::{Kind, Operation, Plan, PlanVerdict, SetChange};
+use hvd_wire::{MessageKind, Operation, Schedule, ScheduleCommand, SetChange};
 
 use super::Cycle;
 use crate::execute::noted;
@@ -94,14 +94,14 @@ impl Cycle {
         };
         course.call();
         let (operation, is_noted) = course.current();
-        self.note.plan = course.number();
+        self.note.schedule = course.number();
         self.note.operation = course.next();
         self.note.tensors.clear();
         if is_noted && let Some(global) = self.sets.get(&ProcessSetId::GLOBAL) {
             let sources = global.sources(&operation);
             let there = noted::gather(&operation, sources, &mut self.note.tensors);
             if !there.map_err(|error| Error::Internal(error.to_string()))? {
-                let text = "a tensor of the plan is not there".to_owned();
+                let text = "a tensor of the schedule is not there".to_owned();
                 return Err(Error::Internal(text));
             }
         }
@@ -114,7 +114,7 @@ impl Cycle {
         let addressed = |peer| to.contains(&peer);
         let count = self
             .control
-            .post(Kind::Note, addressed, |out| note.encode(out))?;
+            .post(MessageKind::ReadyNotice, addressed, |out| note.encode(out))?;
         self.counters.notes.add(count);
         self.control.flush(&mut *self.transport)
     }
@@ -122,8 +122,8 @@ impl Cycle {
     /// A rank that has not called for the operation that this one has called for; none if all have.
     fn all_have_called(&mut self) -> Result<Option<Rank>> {
         loop {
-            let (plan, operation) = (self.note.plan, self.note.operation);
-            match self.roll_call.step(plan, operation) {
+            let (schedule, operation) = (self.note.schedule, self.note.operation);
+            match self.roll_call.step(schedule, operation) {
                 Step::Complete => return Ok(None),
                 Step::Waiting(rank) => return Ok(Some(rank)),
                 Step::Tell(rank) => self.send_note(&[rank])?,
@@ -162,21 +162,24 @@ impl Cycle {
     }
 
     /// Follows what the coordinator says of the plan.
-    pub(super) fn plan(&mut self, verdict: PlanVerdict) -> Result<()> {
+    pub(super) fn follow_command(&mut self, command: ScheduleCommand) -> Result<()> {
         let is_current =
             |cycle: &Self, number| cycle.course.as_ref().map(Course::number) == Some(number);
-        match verdict {
-            PlanVerdict::Begin(plan) => self.begin_plan(plan),
-            PlanVerdict::Halt(number) if is_current(self, number) => self.halt(),
-            PlanVerdict::End { number, next } if is_current(self, number) => self.end_plan(next),
-            PlanVerdict::Halt(number) | PlanVerdict::End { number, .. } => {
-                let text = format!("a verdict on plan {number}, which does not run here");
+        match command {
+            ScheduleCommand::Begin(schedule) => self.begin_plan(schedule),
+            ScheduleCommand::Halt(number) if is_current(self, number) => self.halt(),
+            ScheduleCommand::End { number, next } if is_current(self, number) => {
+                self.end_plan(next)
+            }
+            ScheduleCommand::Halt(number) | ScheduleCommand::End { number, .. } => {
+                let text =
+                    format!("got a command for schedule {number}, which is not running here");
                 Err(Error::Internal(text))
             }
         }
     }
 
-    fn begin_plan(&mut self, plan: Plan) -> Result<()> {
+    fn begin_plan(&mut self, schedule: Schedule) -> Result<()> {
         self.counters.plans.add(1);
         let carries_tensors = self.roll_call.carries_tensors();
         let global = self.set(ProcessSetId::GLOBAL)?;
@@ -184,7 +187,7 @@ impl Cycle {
             let bytes = global.bytes(operation)?;
             Some(carries_tensors && noted::is_noted(operation, bytes))
         };
-        let course = Course::new(plan, Instant::now(), is_noted);
+        let course = Course::new(schedule, Instant::now(), is_noted);
         let mut course = course.map_err(|error| Error::Internal(error.to_string()))?;
         let fits = global.enter_pending(&mut course);
         let unattended = global.has_unattended();

@@ -12,7 +12,7 @@ use hvd_collectives::{
     hierarchical_allreduce, kernel,
 };
 use hvd_types::{OpKind, ReduceOp};
-use hvd_wire::{Operation, TensorPlan};
+use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, buffer};
 use crate::handle::Outcome;
@@ -42,7 +42,7 @@ fn in_shared_memory(
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
     context.phases.begin(Activity::Collective(operation.kind));
-    let mut parts: Vec<(Arc<TensorPlan>, Source, Memory, f64)> = works
+    let mut parts: Vec<(Arc<TensorSpec>, Source, Memory, f64)> = works
         .into_iter()
         .map(|work| {
             let factor = factor_in(operation, &work);
@@ -54,7 +54,7 @@ fn in_shared_memory(
             } else {
                 work.source
             };
-            (work.plan, source, memory, factor)
+            (work.spec, source, memory, factor)
         })
         .collect();
     let mut tensors: Vec<Tensor<'_>> = parts
@@ -75,9 +75,9 @@ fn in_shared_memory(
         hvd_collectives::shared_allreduce(comm, combine, factor, &mut tensors, workspace)?;
     }
     drop(tensors);
-    let outcome = |(plan, _, memory, _): (Arc<TensorPlan>, Source, Memory, f64)| Outcome {
+    let outcome = |(spec, _, memory, _): (Arc<TensorSpec>, Source, Memory, f64)| Outcome {
         output: memory.into_buffer(),
-        shape: plan.shape.clone(),
+        shape: spec.shape.clone(),
         ..Outcome::default()
     };
     Ok(parts.into_iter().map(outcome).collect())
@@ -91,7 +91,7 @@ fn alone(
     context.phases.begin(Activity::Collective(operation.kind));
     let prescale = factor_in(operation, &work);
     let Work {
-        plan,
+        spec,
         source,
         target,
         ..
@@ -113,7 +113,7 @@ fn alone(
     kernel::scale(operation.dtype, factor_out(operation), bytes)?;
     Ok(Outcome {
         output: memory.into_buffer(),
-        shape: plan.shape.clone(),
+        shape: spec.shape.clone(),
         ..Outcome::default()
     })
 }
@@ -145,7 +145,7 @@ fn fused(
     let mut rest = &buffer[..];
     let mut outcomes = Vec::with_capacity(works.len());
     for Work {
-        plan,
+        spec,
         source,
         target,
         ..
@@ -154,7 +154,7 @@ fn fused(
         let (part, after) = rest.split_at(source.len());
         let mut memory = target.into_memory(source.len());
         kernel::copy_scaled(operation.dtype, factor, part, memory.as_mut_slice())?;
-        let (output, shape) = (memory.into_buffer(), plan.shape.clone());
+        let (output, shape) = (memory.into_buffer(), spec.shape.clone());
         outcomes.push(Outcome {
             output,
             shape,

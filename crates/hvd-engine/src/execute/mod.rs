@@ -21,7 +21,7 @@ use std::sync::Arc;
 use hvd_collectives::{Combine, Communicator, Hosts, Scratch, Workspace, kernel};
 use hvd_transport::Transport;
 use hvd_types::{OpKind, Rank};
-use hvd_wire::{Operation, TensorPlan, Tuned};
+use hvd_wire::{Operation, TensorSpec, Tuned};
 
 use crate::counters::Counters;
 use crate::handle::{Completer, Outcome};
@@ -37,13 +37,13 @@ use team::{Hierarchy, Team};
 /// joined.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) plan: Arc<TensorPlan>,
+    pub(crate) spec: Arc<TensorSpec>,
     pub(crate) entry: Option<BoxedEntry>,
 }
 
 /// What an operation's file sees of a task.
 struct Work {
-    plan: Arc<TensorPlan>,
+    spec: Arc<TensorSpec>,
     source: Source,
     target: Target,
     splits: Vec<u64>,
@@ -243,13 +243,13 @@ fn complete(
 
 impl Task {
     fn split(self, operation: &Operation) -> (Work, Option<Completer>) {
-        let plan = self.plan;
+        let spec = self.spec;
         let Some(entry) = self.entry else {
-            return (Work::neutral(plan, operation), None);
+            return (Work::neutral(spec, operation), None);
         };
         let (source, target, splits, completer) = entry.into_parts();
         let work = Work {
-            plan,
+            spec,
             source,
             target,
             splits,
@@ -261,14 +261,14 @@ impl Task {
 
 impl Work {
     /// A rank that has joined takes part with elements that change nobody's result.
-    fn neutral(plan: Arc<TensorPlan>, operation: &Operation) -> Self {
-        let elements = count(plan.shape.elements().unwrap_or(0));
+    fn neutral(spec: Arc<TensorSpec>, operation: &Operation) -> Self {
+        let elements = count(spec.shape.elements().unwrap_or(0));
         let mut bytes = vec![0; elements.saturating_mul(operation.dtype.size())];
         let Combine { dtype, reduction } = allreduce::combine(operation);
         let filled = kernel::fill_neutral(dtype, reduction, &mut bytes);
         debug_assert!(filled.is_ok(), "whole elements of a known type");
         Self {
-            plan,
+            spec,
             source: Source::owned(bytes),
             target: Target::allocate(),
             splits: Vec::new(),
@@ -280,7 +280,7 @@ impl Work {
 /// The operation as errors name it.
 fn label(operation: &Operation, works: &[Work]) -> impl Fn() -> String + use<> {
     let kind = operation.kind;
-    let first = works.first().map(|work| Arc::clone(&work.plan.name));
+    let first = works.first().map(|work| Arc::clone(&work.spec.name));
     let others = works.len().saturating_sub(1);
     move || match (&first, others) {
         (None, _) => kind.to_string(),
@@ -310,6 +310,6 @@ fn count(number: u64) -> usize {
 }
 
 /// Bytes of one row of a tensor.
-fn row_bytes(plan: &TensorPlan, operation: &Operation) -> usize {
-    count(plan.shape.row_elements().unwrap_or(u64::MAX)).saturating_mul(operation.dtype.size())
+fn row_bytes(spec: &TensorSpec, operation: &Operation) -> usize {
+    count(spec.shape.row_elements().unwrap_or(u64::MAX)).saturating_mul(operation.dtype.size())
 }

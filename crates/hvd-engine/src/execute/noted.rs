@@ -68,7 +68,7 @@ pub(super) fn spread(
         kernel::copy_scaled(operation.dtype, factor, part, memory.as_mut_slice())?;
         outcomes.push(Outcome {
             output: memory.into_buffer(),
-            shape: work.plan.shape.clone(),
+            shape: work.spec.shape.clone(),
             ..Outcome::default()
         });
         rest = after;

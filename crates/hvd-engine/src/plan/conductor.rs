@@ -2,7 +2,7 @@
 //!
 //! A pure machine, driven by the coordinator of the global set.
 
-use hvd_wire::{Halted, Operation, Plan, PlanVerdict};
+use hvd_wire::{Operation, Schedule, ScheduleCommand, ScheduleHalt};
 
 /// The plan of a job, on rank 0.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ struct Running {
     number: u64,
     /// Operations of a round.
     round: u64,
-    /// The verdict with which it began.
+    /// The response list with which it began.
     since: u64,
     /// How far each rank has come, once it does not go on.
     halted: Vec<Option<u64>>,
@@ -35,8 +35,8 @@ impl Conductor {
         }
     }
 
-    /// Begins a plan with the verdict of the given number.
-    pub(crate) fn begin(&mut self, operations: Vec<Operation>, sequence: u64) -> PlanVerdict {
+    /// Begins a plan with the response list of the given number.
+    pub(crate) fn begin(&mut self, operations: Vec<Operation>, sequence: u64) -> ScheduleCommand {
         self.count += 1;
         self.running = Some(Running {
             number: self.count,
@@ -45,7 +45,7 @@ impl Conductor {
             halted: vec![None; self.ranks],
             told: false,
         });
-        PlanVerdict::Begin(Plan {
+        ScheduleCommand::Begin(Schedule {
             number: self.count,
             operations,
         })
@@ -56,7 +56,7 @@ impl Conductor {
         self.running.is_some()
     }
 
-    /// Whether a message of somebody who has read verdicts up to `seen` was sent before its sender
+    /// Whether a message of somebody who has read response lists up to `seen` was sent before its sender
     /// knew of the plan that runs (`PLAN-3`).
     pub(crate) fn precedes_plan(&self, seen: u64) -> bool {
         self.running
@@ -65,9 +65,9 @@ impl Conductor {
     }
 
     /// A rank does not go on.
-    pub(crate) fn hear(&mut self, position: usize, halted: Halted) {
+    pub(crate) fn hear(&mut self, position: usize, halted: ScheduleHalt) {
         if let Some(running) = &mut self.running
-            && running.number == halted.plan
+            && running.number == halted.schedule
         {
             running.halted[position] = Some(halted.next);
         }
@@ -75,18 +75,18 @@ impl Conductor {
 
     /// What there is to say now; `disturbed` if there is something that a plan has no place for.
     /// With the end comes the number of rounds that there were.
-    pub(crate) fn decide(&mut self, disturbed: bool) -> Option<(PlanVerdict, Option<u64>)> {
+    pub(crate) fn decide(&mut self, disturbed: bool) -> Option<(ScheduleCommand, Option<u64>)> {
         let running = self.running.as_mut()?;
         let answers = running.halted.iter().flatten().count();
         if answers == self.ranks {
             let next = running.halted.iter().flatten().copied().min()?;
             let (number, rounds) = (running.number, next / running.round.max(1));
             self.running = None;
-            return Some((PlanVerdict::End { number, next }, Some(rounds)));
+            return Some((ScheduleCommand::End { number, next }, Some(rounds)));
         }
         if (disturbed || answers > 0) && !running.told {
             running.told = true;
-            return Some((PlanVerdict::Halt(running.number), None));
+            return Some((ScheduleCommand::Halt(running.number), None));
         }
         None
     }
@@ -101,21 +101,48 @@ mod tests {
         let mut conductor = Conductor::new(3);
         assert_eq!(conductor.decide(true), None);
         let begin = conductor.begin(Vec::new(), 5);
-        assert!(matches!(begin, PlanVerdict::Begin(Plan { number: 1, .. })));
+        assert!(matches!(
+            begin,
+            ScheduleCommand::Begin(Schedule { number: 1, .. })
+        ));
         assert!(conductor.precedes_plan(4) && !conductor.precedes_plan(5));
         assert_eq!(conductor.decide(false), None);
-        conductor.hear(1, Halted { plan: 1, next: 8 });
+        conductor.hear(
+            1,
+            ScheduleHalt {
+                schedule: 1,
+                next: 8,
+            },
+        );
         assert_eq!(
             conductor.decide(false),
-            Some((PlanVerdict::Halt(1), None)),
+            Some((ScheduleCommand::Halt(1), None)),
             "said once"
         );
         assert_eq!(conductor.decide(true), None);
-        conductor.hear(0, Halted { plan: 1, next: 7 });
-        conductor.hear(2, Halted { plan: 9, next: 1 });
-        assert_eq!(conductor.decide(true), None, "another plan's answer");
-        conductor.hear(2, Halted { plan: 1, next: 8 });
-        let end = PlanVerdict::End { number: 1, next: 7 };
+        conductor.hear(
+            0,
+            ScheduleHalt {
+                schedule: 1,
+                next: 7,
+            },
+        );
+        conductor.hear(
+            2,
+            ScheduleHalt {
+                schedule: 9,
+                next: 1,
+            },
+        );
+        assert_eq!(conductor.decide(true), None, "another schedule's answer");
+        conductor.hear(
+            2,
+            ScheduleHalt {
+                schedule: 1,
+                next: 8,
+            },
+        );
+        let end = ScheduleCommand::End { number: 1, next: 7 };
         assert_eq!(conductor.decide(false), Some((end, Some(7))));
         assert!(!conductor.is_running());
     }

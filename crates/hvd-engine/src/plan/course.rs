@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_wire::{CacheId, Halted, Member, Operation, Plan};
+use hvd_wire::{CacheId, Operation, Schedule, ScheduleHalt, TensorRef};
 
 use crate::tables::Table;
 
@@ -40,23 +40,23 @@ struct Stage {
 
 /// The plan names a tensor that this rank does not know, or one twice, or none.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("plan {0} makes no sense here")]
+#[error("schedule {0} makes no sense here")]
 pub(crate) struct Senseless(u64);
 
 impl Course {
     /// The beginning of a plan. `is_noted` says of an operation whether its tensors travel with the
     /// notes; none if it is not known here.
     pub(crate) fn new(
-        plan: Plan,
+        schedule: Schedule,
         now: Instant,
         is_noted: impl Fn(&Operation) -> Option<bool>,
     ) -> Result<Self, Senseless> {
-        let number = plan.number;
+        let number = schedule.number;
         let mut places = Table::default();
-        let mut stages = Vec::with_capacity(plan.operations.len());
-        for operation in plan.operations {
-            for member in &operation.members {
-                let Member::Known(id) = member else {
+        let mut stages = Vec::with_capacity(schedule.operations.len());
+        for operation in schedule.operations {
+            for reference in &operation.tensors {
+                let TensorRef::Cached(id) = reference else {
                     return Err(Senseless(number));
                 };
                 if places.insert(*id, stages.len()).is_some() {
@@ -64,7 +64,7 @@ impl Course {
                 }
             }
             stages.push(Stage {
-                missing: operation.members.len(),
+                missing: operation.tensors.len(),
                 is_noted: is_noted(&operation).ok_or(Senseless(number))?,
                 operation: Arc::new(operation),
             });
@@ -128,7 +128,7 @@ impl Course {
     pub(crate) fn executed(&mut self, now: Instant) {
         let place = self.place(self.next);
         let stage = &mut self.stages[place];
-        stage.missing = stage.operation.members.len();
+        stage.missing = stage.operation.tensors.len();
         self.next += 1;
         self.called = false;
         self.progress = now;
@@ -159,12 +159,12 @@ impl Course {
     }
 
     /// Goes on no more. What rank 0 is to be told, if it has not been.
-    pub(crate) fn halt(&mut self) -> Option<Halted> {
+    pub(crate) fn halt(&mut self) -> Option<ScheduleHalt> {
         if std::mem::replace(&mut self.halted, true) {
             return None;
         }
-        let (plan, next) = (self.number, self.next + u64::from(self.called));
-        Some(Halted { plan, next })
+        let (schedule, next) = (self.number, self.next + u64::from(self.called));
+        Some(ScheduleHalt { schedule, next })
     }
 
     fn stage(&self, operation: u64) -> &Stage {
@@ -195,16 +195,19 @@ mod tests {
             postscale: 1.0,
             root: Rank::new(0),
             divisor: 2,
-            members: ids.iter().map(|&id| Member::Known(CacheId(id))).collect(),
+            tensors: ids
+                .iter()
+                .map(|&id| TensorRef::Cached(CacheId(id)))
+                .collect(),
         }
     }
 
     fn course(stages: &[&[u64]]) -> Result<Course, Senseless> {
-        let plan = Plan {
+        let schedule = Schedule {
             number: 4,
             operations: stages.iter().map(|ids| operation(ids)).collect(),
         };
-        Course::new(plan, Instant::now(), |_| Some(false))
+        Course::new(schedule, Instant::now(), |_| Some(false))
     }
 
     #[test]
@@ -230,7 +233,13 @@ mod tests {
         assert!(!course.accept(CacheId(9)));
         assert!(course.accept(CacheId(1)) && !course.accept(CacheId(1)));
         course.call();
-        assert_eq!(course.halt(), Some(Halted { plan: 4, next: 1 }));
+        assert_eq!(
+            course.halt(),
+            Some(ScheduleHalt {
+                schedule: 4,
+                next: 1
+            })
+        );
         assert_eq!(course.halt(), None);
         assert!(!course.accept(CacheId(2)) && course.has_called());
     }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use hvd_types::OpKind;
-use hvd_wire::{CacheId, Member};
+use hvd_wire::{CacheId, TensorRef};
 
 use crate::fusion::plan::Agreed;
 
@@ -47,8 +47,8 @@ impl Rhythm {
     /// Takes note of tensors that are executed next.
     pub(crate) fn observe(&mut self, tensors: &[Agreed]) {
         for tensor in tensors {
-            match &tensor.member {
-                Member::Known(id) if may_be_planned(tensor.agreement.kind) => {
+            match &tensor.reference {
+                TensorRef::Cached(id) if may_be_planned(tensor.agreement.kind) => {
                     self.tensor(*id, tensor);
                 }
                 _ => self.forget(),
@@ -132,7 +132,7 @@ mod tests {
         };
         Agreed {
             agreement: Arc::new(agreement),
-            member: Member::Known(CacheId(id)),
+            reference: TensorRef::Cached(CacheId(id)),
             divisor: 1,
         }
     }
@@ -162,7 +162,7 @@ mod tests {
         rhythm.observe(&[tensor(2, OpKind::Barrier)]);
         assert_eq!(found(&mut rhythm, &[1]), None);
         let fresh = Agreed {
-            member: Member::New(tensor(3, OpKind::Allreduce).agreement.plan()),
+            reference: TensorRef::New(tensor(3, OpKind::Allreduce).agreement.spec()),
             ..tensor(3, OpKind::Allreduce)
         };
         rhythm.observe(&[fresh]);

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use hvd_types::Rank;
-use hvd_wire::Note;
+use hvd_wire::ReadyNotice;
 
 /// Up to so many ranks tell each other directly.
 const FEW_RANKS: usize = 8;
@@ -21,7 +21,7 @@ pub(crate) struct RollCall {
     /// Whom notes are exchanged with, ascending.
     partners: Vec<Rank>,
     /// By partner, in the order in which they were sent.
-    heard: Vec<VecDeque<Note>>,
+    heard: Vec<VecDeque<ReadyNotice>>,
     /// Rounds in which this rank has been told of others, among many ranks.
     rounds: u32,
 }
@@ -85,17 +85,17 @@ impl RollCall {
     }
 
     /// A note has arrived.
-    pub(crate) fn hear(&mut self, from: Rank, note: Note) {
+    pub(crate) fn hear(&mut self, from: Rank, note: ReadyNotice) {
         if let Ok(place) = self.partners.binary_search(&from) {
             self.heard[place].push_back(note);
         }
     }
 
     /// What is to be done next for an operation of a plan that this rank has called for.
-    pub(crate) fn step(&mut self, plan: u64, operation: u64) -> Step {
+    pub(crate) fn step(&mut self, schedule: u64, operation: u64) -> Step {
         if self.carries_tensors() {
-            let missing =
-                (0..self.partners.len()).find(|&place| !self.has_called(place, plan, operation));
+            let missing = (0..self.partners.len())
+                .find(|&place| !self.has_called(place, schedule, operation));
             return missing.map_or(Step::Complete, |place| Step::Waiting(self.partners[place]));
         }
         if self.rounds == self.last_round() {
@@ -103,7 +103,7 @@ impl RollCall {
         }
         let from = self.before(1 << self.rounds);
         let place = self.partners.binary_search(&from).unwrap_or_default();
-        if !self.has_called(place, plan, operation) {
+        if !self.has_called(place, schedule, operation) {
             return Step::Waiting(from);
         }
         self.heard[place].pop_front();
@@ -129,11 +129,11 @@ impl RollCall {
     }
 
     /// Whether a partner's note is there. Older ones are of plans that have ended.
-    fn has_called(&mut self, place: usize, plan: u64, operation: u64) -> bool {
+    fn has_called(&mut self, place: usize, schedule: u64, operation: u64) -> bool {
         let notes = &mut self.heard[place];
         while let Some(note) = notes.front() {
-            if (note.plan, note.operation) >= (plan, operation) {
-                return (note.plan, note.operation) == (plan, operation);
+            if (note.schedule, note.operation) >= (schedule, operation) {
+                return (note.schedule, note.operation) == (schedule, operation);
             }
             notes.pop_front();
         }
@@ -167,9 +167,9 @@ mod tests {
 
     use super::*;
 
-    fn note(operation: u64) -> Note {
-        Note {
-            plan: 1,
+    fn note(operation: u64) -> ReadyNotice {
+        ReadyNotice {
+            schedule: 1,
             operation,
             tensors: Vec::new(),
         }
@@ -235,7 +235,13 @@ mod tests {
         let mut call = RollCall::new(Rank::new(0), 2);
         let other = Rank::new(1);
         call.hear(other, note(7));
-        call.hear(other, Note { plan: 2, ..note(0) });
+        call.hear(
+            other,
+            ReadyNotice {
+                schedule: 2,
+                ..note(0)
+            },
+        );
         assert_eq!(call.step(1, 8), Step::Waiting(other));
         assert_eq!(call.step(2, 0), Step::Complete);
     }

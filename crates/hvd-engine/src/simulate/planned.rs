@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use hvd_types::Rank;
-use hvd_wire::Note;
+use hvd_wire::ReadyNotice;
 
 use super::{Job, Step};
 use crate::plan::roll_call::{self, RollCall};
@@ -87,8 +87,8 @@ impl Hall<'_> {
             }
             Some(from) => {
                 self.handle(rank);
-                let note = Note {
-                    plan: 1,
+                let note = ReadyNotice {
+                    schedule: 1,
                     operation: 0,
                     tensors: Vec::new(),
                 };

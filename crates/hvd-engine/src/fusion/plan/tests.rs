@@ -30,7 +30,7 @@ fn tensor(id: u64, kind: OpKind, dtype: DType, bytes: u64) -> Agreed {
     };
     Agreed {
         agreement: Arc::new(agreement),
-        member: Member::Known(CacheId(id)),
+        reference: TensorRef::Cached(CacheId(id)),
         divisor: 2,
     }
 }
@@ -43,13 +43,13 @@ fn plan(tensors: &[(DType, u64)]) -> Vec<Vec<u64>> {
 }
 
 fn groups(operations: &[Operation]) -> Vec<Vec<u64>> {
-    let number = |member: &Member| match member {
-        Member::Known(id) => id.0,
-        Member::New(_) => unreachable!("these tests only use numbers"),
+    let number = |reference: &TensorRef| match reference {
+        TensorRef::Cached(id) => id.0,
+        TensorRef::New(_) => unreachable!("these tests only use numbers"),
     };
     operations
         .iter()
-        .map(|operation| operation.members.iter().map(number).collect())
+        .map(|operation| operation.tensors.iter().map(number).collect())
         .collect()
 }
 
@@ -195,11 +195,11 @@ proptest! {
                 .iter()
                 .map(|&number| &*tensors[usize::try_from(number).unwrap()].agreement)
                 .collect();
-            let bytes: u64 = members.iter().map(|member| member.bytes()).sum();
+            let bytes: u64 = members.iter().map(|reference| reference.bytes()).sum();
             prop_assert!(members.len() == 1 || bytes <= THRESHOLD);
             prop_assert!(numbers.is_sorted());
-            for member in members {
-                prop_assert_eq!((member.kind, member.dtype), (operation.kind, operation.dtype));
+            for reference in members {
+                prop_assert_eq!((reference.kind, reference.dtype), (operation.kind, operation.dtype));
             }
         }
     }

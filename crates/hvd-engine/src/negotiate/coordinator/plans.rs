@@ -1,7 +1,7 @@
 //! The coordinator's part in plans: when one begins, and what is said of it while it runs.
 
 use hvd_types::Ranks;
-use hvd_wire::{Halted, Member, PlanVerdict, Verdict};
+use hvd_wire::{ResponseList, ScheduleCommand, ScheduleHalt, TensorRef};
 
 use super::Coordinator;
 use crate::fusion::plan::{Agreed, fuse};
@@ -13,7 +13,7 @@ const PLANNED_BYTES: u64 = 2 << 20;
 impl Coordinator {
     /// The beginning of a plan, if the tensors that are executed now complete a step like those
     /// before.
-    pub(super) fn plan(&mut self, agreed: &[Agreed]) -> Option<PlanVerdict> {
+    pub(super) fn schedule(&mut self, agreed: &[Agreed]) -> Option<ScheduleCommand> {
         let rhythm = self.rhythm.as_mut()?;
         let unfit = !self.joined.is_empty()
             || self.autotuner.is_some()
@@ -26,9 +26,9 @@ impl Coordinator {
         rhythm.observe(agreed);
         let step = rhythm.take_step()?;
         let cache = &self.cache;
-        let lives = |tensor: &Agreed| match &tensor.member {
-            Member::Known(id) => cache.is_live(*id),
-            Member::New(_) => false,
+        let lives = |tensor: &Agreed| match &tensor.reference {
+            TensorRef::Cached(id) => cache.is_live(*id),
+            TensorRef::New(_) => false,
         };
         if !step.iter().all(lives) {
             return None;
@@ -44,7 +44,7 @@ impl Coordinator {
     }
 
     /// Members do not go on with a plan.
-    pub(super) fn hear_halt(&mut self, ranks: &Ranks, halted: Halted) {
+    pub(super) fn hear_halt(&mut self, ranks: &Ranks, halted: ScheduleHalt) {
         for rank in ranks.iter() {
             if let Ok(position) = self.position(rank) {
                 self.conductor.hear(position, halted);
@@ -58,18 +58,18 @@ impl Coordinator {
     }
 
     /// What there is to say of the plan; `disturbed` if there is something that it has no place for.
-    pub(crate) fn conduct(&mut self, disturbed: bool) -> Option<Verdict> {
+    pub(crate) fn conduct(&mut self, disturbed: bool) -> Option<ResponseList> {
         let disturbed = disturbed || self.options.timeline.is_recording();
-        let (plan, rounds) = self.conductor.decide(disturbed)?;
+        let (schedule, rounds) = self.conductor.decide(disturbed)?;
         if let (Some(rhythm), Some(rounds)) = (&mut self.rhythm, rounds) {
             rhythm.ended_after(rounds);
         }
         self.sequence += 1;
-        Some(Verdict {
+        Some(ResponseList {
             process_set: self.id,
             sequence: self.sequence,
-            plan: Some(plan),
-            ..Verdict::default()
+            schedule: Some(schedule),
+            ..ResponseList::default()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of the negotiation, and notes of plans, over the transport's control lane.
+//! Messages of the negotiation, and notices of schedules, over the transport's control lane.
 //!
 //! Sending never blocks: bytes that the lane cannot take now are held back and sent on a later
 //! turn. Only who passes response lists on insists ([`ControlChannel::insist`]): nobody may begin an
@@ -35,7 +35,7 @@ struct Peer {
 }
 
 impl ControlChannel {
-    /// A channel to the given peers: a rank's neighbours in the tree, and those it exchanges notes
+    /// A channel to the given peers: a rank's neighbours in the tree, and those it exchanges notices
     /// with.
     pub(crate) fn new(peers: impl Iterator<Item = Rank>) -> Self {
         let peer = |rank| Peer {

@@ -23,16 +23,16 @@ use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
 use crate::negotiate::voice::Voice;
 use crate::observe::Observer;
-use crate::plan::course::Course;
-use crate::plan::roll_call::RollCall;
 use crate::process_set::ProcessSets;
 use crate::queue::{BoxedEntry, Change, Drained, Queue};
+use crate::schedule::progress::ScheduleProgress;
+use crate::schedule::ready_barrier::ReadyBarrier;
 use crate::stall::inquest::Inquest;
 use crate::{Error, Result};
-use planned::Held;
+use scheduled::Held;
 
 mod exchange;
-mod planned;
+mod scheduled;
 
 /// Everything one rank's engine works with.
 pub(crate) struct Cycle {
@@ -59,16 +59,16 @@ pub(crate) struct Cycle {
     heard: VecDeque<ResponseList>,
     /// Response lists that were passed on and not yet carried out.
     response_lists: VecDeque<ResponseList>,
-    /// The plan that runs.
-    course: Option<Course>,
-    roll_call: RollCall,
+    /// The schedule that runs.
+    progress: Option<ScheduleProgress>,
+    ready_barrier: ReadyBarrier,
     /// What this rank last called out.
-    note: ReadyNotice,
-    /// What waits for the end of the plan.
+    notice: ReadyNotice,
+    /// What waits for the end of the schedule.
     held: Held,
-    /// Since when somebody has waited for an operation that the plan lacks tensors for.
+    /// Since when somebody has waited for an operation that the schedule lacks tensors for.
     lacking_since: Option<Instant>,
-    /// When the last entry came into the plan that nobody will say it waits for.
+    /// When the last entry came into the schedule that nobody will say it waits for.
     unattended_since: Option<Instant>,
     counters: Arc<Counters>,
     /// How it ended, once it has: the rank that asked for the end, or what went wrong.
@@ -100,10 +100,10 @@ impl Cycle {
     ) -> Self {
         let counters = Arc::<Counters>::default();
         let me = transport.rank();
-        let roll_call = RollCall::new(me, transport.size());
+        let ready_barrier = ReadyBarrier::new(me, transport.size());
         let neighbours = voice.place().neighbours();
         let peers: BTreeSet<Rank> = neighbours
-            .chain(roll_call.partners().iter().copied())
+            .chain(ready_barrier.partners().iter().copied())
             .collect();
         let global = registry.members(ProcessSetId::GLOBAL).map(|members| {
             let id = ProcessSetId::GLOBAL;
@@ -124,9 +124,9 @@ impl Cycle {
             shutdown_answer_due: None,
             heard: VecDeque::new(),
             response_lists: VecDeque::new(),
-            course: None,
-            roll_call,
-            note: ReadyNotice {
+            progress: None,
+            ready_barrier,
+            notice: ReadyNotice {
                 schedule: 0,
                 operation: 0,
                 tensors: Vec::new(),
@@ -269,13 +269,13 @@ impl Cycle {
         if self.is_over() {
             return Ok(Turn::Busy);
         }
-        busy |= self.follow_plan()?;
+        busy |= self.follow_schedule()?;
         self.pass_up()?;
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     /// Takes in what was submitted here since the last turn, and tells the coordinator unless it
-    /// is part of a plan.
+    /// is part of a schedule.
     fn announce(&mut self) -> Result<bool> {
         let Drained {
             entries,
@@ -296,7 +296,7 @@ impl Cycle {
             self.changes.push_back(completer);
         }
         let now = Instant::now();
-        if self.course.is_some() {
+        if self.progress.is_some() {
             self.enter(entries, now)?;
         } else {
             let messages = self.take_in(entries, now);
@@ -419,9 +419,9 @@ impl Cycle {
         let tasks = self.set(id)?.tasks(operation)?;
         self.queue
             .release(id, tasks.iter().map(|task| &task.spec.name));
-        let noted = self.observer.begun(operation, &tasks);
+        let begun = self.observer.begun(operation, &tasks);
         let result = act(self, tasks);
-        self.observer.ended(operation, noted, result.is_ok());
+        self.observer.ended(operation, begun, result.is_ok());
         result
     }
 
@@ -474,15 +474,21 @@ impl Cycle {
     fn try_sleep(&mut self, limit: Option<Instant>) -> Result<()> {
         let due = self.voice.due();
         let stall_check = self.next_stall_check();
-        let plan_due = self.plan_due();
-        let deadlines = [due, stall_check, plan_due, self.shutdown_answer_due, limit];
+        let schedule_due = self.schedule_due();
+        let deadlines = [
+            due,
+            stall_check,
+            schedule_due,
+            self.shutdown_answer_due,
+            limit,
+        ];
         let deadline = deadlines.into_iter().flatten().min();
         if self.queue.expect(self.wanted(), self.lacks_tensors()) {
             return Ok(());
         }
         let wake = self.control.wait(&mut *self.transport, deadline)?;
         let now = Instant::now();
-        if plan_due.is_some_and(|due| now >= due) {
+        if schedule_due.is_some_and(|due| now >= due) {
             self.halt()?;
         }
         if stall_check.is_some_and(|check| now >= check) {

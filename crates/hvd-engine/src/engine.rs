@@ -19,7 +19,7 @@ use crate::counters::{Counters, Counts};
 use crate::cycle::Cycle;
 use crate::execute::direct::DirectReads;
 use crate::execute::team::{Hierarchy, Team};
-use crate::fusion::plan::GroupFusion;
+use crate::fusion::batches::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles, LastHandles, Outcome, Progress};
 use crate::helm::Helm;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
@@ -49,7 +49,7 @@ pub struct EngineOptions {
     /// Whether tensors of different groups may travel together.
     pub group_fusion: GroupFusion,
     /// Whether steps that are always the same are executed without negotiation.
-    pub plans: bool,
+    pub schedules: bool,
     /// Whether the algorithm of an allreduce is chosen by what messages are measured to cost, and
     /// not by a fixed size.
     pub measure_network: bool,
@@ -83,7 +83,7 @@ impl Default for EngineOptions {
             cache_capacity: 1024,
             cycle_time: Duration::ZERO,
             group_fusion: GroupFusion::default(),
-            plans: true,
+            schedules: true,
             measure_network: false,
             direct_reads: DirectReads::default(),
             join_average: JoinAverage::default(),
@@ -401,7 +401,7 @@ impl Engine {
             return Ok(());
         }
         let started = self.timeline.start(path, marks(mark_cycles));
-        // A plan has no negotiation to show, so it ends.
+        // A schedule has no negotiation to show, so it ends.
         self.helm.rouse();
         started.map_err(|error| Error::Internal(error.to_string()))
     }
@@ -445,7 +445,7 @@ fn hub(hosts: &[String], options: &EngineOptions, timeline: &Timeline) -> Hub {
         fusion_threshold: options.fusion_threshold,
         group_fusion: options.group_fusion,
         join_average: options.join_average,
-        plans: options.plans,
+        schedules: options.schedules,
         cache_capacity: options.cache_capacity,
         cycle_time: options.cycle_time,
         stall: options.stall,

@@ -9,8 +9,8 @@ use hvd_wire::{Operation, RequestList, TensorRef, TensorSpec};
 use crate::execute::Task;
 use crate::execute::team::Team;
 use crate::negotiate::known::KnownTensors;
-use crate::plan::course::Course;
 use crate::queue::{BoxedEntry, Entry};
+use crate::schedule::progress::ScheduleProgress;
 use crate::submit::JOIN_NAME;
 use crate::tables::Table;
 use crate::tensor::Source;
@@ -62,29 +62,29 @@ impl LocalSet {
         }
     }
 
-    /// Takes an entry into a plan, or gives it back if the plan has no place for it.
+    /// Takes an entry into a schedule, or gives it back if the schedule has no place for it.
     pub(crate) fn enter(
         &mut self,
         entry: BoxedEntry,
-        course: &mut Course,
+        progress: &mut ScheduleProgress,
     ) -> std::result::Result<(), BoxedEntry> {
         let number = self.known.number_of(&entry.request);
-        if !number.is_some_and(|id| course.accept(id)) {
+        if !number.is_some_and(|id| progress.accept(id)) {
             return Err(entry);
         }
         self.pending.insert(Arc::clone(&entry.request.name), entry);
         Ok(())
     }
 
-    /// Takes everything that is pending into a plan that begins; false if something does not fit.
-    pub(crate) fn enter_pending(&self, course: &mut Course) -> bool {
+    /// Takes everything that is pending into a schedule that begins; false if something does not fit.
+    pub(crate) fn enter_pending(&self, progress: &mut ScheduleProgress) -> bool {
         self.pending.values().all(|entry| {
             let number = self.known.number_of(&entry.request);
-            number.is_some_and(|id| course.accept(id))
+            number.is_some_and(|id| progress.accept(id))
         })
     }
 
-    /// Announces all that is pending, in the order in which it was submitted, after a plan.
+    /// Announces all that is pending, in the order in which it was submitted, after a schedule.
     pub(crate) fn announce_pending(&self, message: &mut RequestList) {
         let mut pending: Vec<&BoxedEntry> = self.pending.values().collect();
         pending.sort_by_key(|entry| entry.submitted);

@@ -32,7 +32,7 @@ impl Observer {
         }
     }
 
-    /// The operations noted so far and from now on, for other threads.
+    /// The operations recorded so far and from now on, for other threads.
     pub(crate) fn flight_log(&self) -> FlightLog {
         FlightLog(self.recorder.history())
     }
@@ -69,9 +69,9 @@ impl Observer {
     }
 
     /// An operation begins. What is returned goes to [`Self::ended`].
-    pub(crate) fn begun(&mut self, operation: &Operation, tasks: &[Task]) -> Vec<Noted> {
+    pub(crate) fn begun(&mut self, operation: &Operation, tasks: &[Task]) -> Vec<BegunTask> {
         let now = Instant::now();
-        let mut noted = Vec::with_capacity(tasks.len());
+        let mut begun = Vec::with_capacity(tasks.len());
         for Task { spec, entry } in tasks {
             let number = entry.as_ref().and_then(|entry| entry.number);
             if let Some(number) = number {
@@ -79,18 +79,18 @@ impl Observer {
             }
             self.timeline.operation_start(&spec.name, operation.kind);
             let spec = Arc::clone(spec);
-            noted.push(Noted { spec, number });
+            begun.push(BegunTask { spec, number });
         }
-        noted
+        begun
     }
 
     /// An operation has ended.
-    pub(crate) fn ended(&mut self, operation: &Operation, noted: Vec<Noted>, success: bool) {
+    pub(crate) fn ended(&mut self, operation: &Operation, begun: Vec<BegunTask>, success: bool) {
         let (state, now) = (
             if success { State::Done } else { State::Failed },
             Instant::now(),
         );
-        for Noted { spec, number } in noted {
+        for BegunTask { spec, number } in begun {
             if let Some(number) = number {
                 self.recorder.advance(number, state, now);
             }
@@ -130,7 +130,7 @@ impl Observer {
 
 /// An operation under way, for the notes at its end.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct BegunTask {
     spec: Arc<hvd_wire::TensorSpec>,
     number: Option<OperationNumber>,
 }

@@ -50,7 +50,7 @@ impl Cycle {
         Ok(())
     }
 
-    /// Reads what has arrived: words from below, response lists from above, notes from everywhere.
+    /// Reads what has arrived: words from below, response lists from above, notices from everywhere.
     pub(super) fn listen(&mut self) -> Result<()> {
         let Self {
             control,
@@ -58,14 +58,14 @@ impl Cycle {
             voice,
             hosts,
             heard,
-            roll_call,
+            ready_barrier,
             ..
         } = self;
         let parent = voice.place().parent;
         control.receive(&mut **transport, |peer, kind, bytes| {
             match kind {
                 MessageKind::ReadyNotice => {
-                    roll_call.hear(peer, ReadyNotice::decode(bytes).map_err(garbled(peer))?);
+                    ready_barrier.hear(peer, ReadyNotice::decode(bytes).map_err(garbled(peer))?);
                 }
                 MessageKind::Negotiation if Some(peer) == parent => {
                     heard.push_back(ResponseList::decode(bytes).map_err(garbled(peer))?);

@@ -10,8 +10,8 @@ mod alltoall;
 mod barrier;
 mod broadcast;
 pub(crate) mod direct;
+pub(crate) mod inlined;
 mod network_cost;
-pub(crate) mod noted;
 mod phases;
 mod reducescatter;
 pub(crate) mod team;
@@ -156,7 +156,7 @@ impl Executor {
 
     /// Executes an operation whose tensors came from all ranks with their notes, and completes its
     /// tasks.
-    pub(crate) fn execute_noted(
+    pub(crate) fn execute_inlined(
         &mut self,
         operation: &Operation,
         tasks: Vec<Task>,
@@ -164,7 +164,7 @@ impl Executor {
     ) -> Result<()> {
         let (works, completers) = split(operation, tasks);
         let label = label(operation, &works);
-        let result = noted::spread(operation, works, notes, &mut self.result);
+        let result = inlined::spread(operation, works, notes, &mut self.result);
         complete(completers, result, label)
     }
 

@@ -24,13 +24,13 @@ use super::cache::Cache;
 use super::validate::{Claim, Party, validate};
 use super::waiting::Waiting;
 use crate::autotune::{Autotuner, Change, Parameters};
-use crate::fusion::plan::{Agreed, GroupFusion, fuse};
-use crate::plan::conductor::Conductor;
-use crate::plan::rhythm::Rhythm;
+use crate::fusion::batches::{Agreed, GroupFusion, fuse};
+use crate::schedule::coordinator::ScheduleCoordinator;
+use crate::schedule::detector::StepDetector;
 use crate::stall::{StallInspector, StallOptions, StallReport};
 use crate::timeline::Timeline;
 
-mod plans;
+mod schedule;
 
 /// What all coordinators of a job are told once.
 #[derive(Debug, Clone, Default)]
@@ -43,8 +43,8 @@ pub(crate) struct CoordinatorOptions {
     pub(crate) cache_capacity: usize,
     /// Least time between two response lists.
     pub(crate) cycle_time: Duration,
-    /// Whether steps that are always the same get a plan.
-    pub(crate) plans: bool,
+    /// Whether steps that are always the same get a schedule.
+    pub(crate) schedules: bool,
     /// How long a tensor may wait for some ranks; `None` for ever.
     pub(crate) stall: Option<StallOptions>,
     pub(crate) timeline: Timeline,
@@ -80,7 +80,7 @@ pub(crate) enum ProtocolError {
     #[error("spoke of process set {0}, which it is not in")]
     NotAMember(ProcessSetId),
     #[error("asked for tensors while a schedule runs")]
-    AskedDuringPlan,
+    RequestedDuringSchedule,
     #[error("spoke for ranks that are not below it in the tree")]
     NotBelow,
     #[error("sent a bad message: {0}")]
@@ -122,9 +122,9 @@ pub(crate) struct Coordinator {
     adopted: Option<Parameters>,
     /// For the global set, while something is to be tuned.
     autotuner: Option<Autotuner>,
-    /// For the global set, where plans are allowed.
-    rhythm: Option<Rhythm>,
-    conductor: Conductor,
+    /// For the global set, where schedules are allowed.
+    detector: Option<StepDetector>,
+    schedule: ScheduleCoordinator,
 }
 
 impl Coordinator {
@@ -142,11 +142,11 @@ impl Coordinator {
             cycle_time: options.cycle_time,
             cache_capacity: options.cache_capacity,
         };
-        let plans = options.plans && id == ProcessSetId::GLOBAL;
+        let schedules = options.schedules && id == ProcessSetId::GLOBAL;
         Self {
             id,
-            rhythm: plans.then(Rhythm::new),
-            conductor: Conductor::new(members.len()),
+            detector: schedules.then(StepDetector::new),
+            schedule: ScheduleCoordinator::new(members.len()),
             everybody: members.iter().copied().collect(),
             members: members.into(),
             options,
@@ -233,12 +233,12 @@ impl Coordinator {
         if let Some(halted) = list.halted {
             self.hear_halt(ranks, halted);
         }
-        if self.conductor.is_running() && list.has_requests() {
-            // Those who asked hold on to it (`PLAN-3`).
-            return if self.conductor.precedes_plan(read) {
+        if self.schedule.is_running() && list.has_requests() {
+            // Those who asked hold on to it (`SCHEDULE-3`).
+            return if self.schedule.precedes_schedule(read) {
                 Ok(())
             } else {
-                Err(breach(ProtocolError::AskedDuringPlan))
+                Err(breach(ProtocolError::RequestedDuringSchedule))
             };
         }
         let mut last = None;

@@ -25,7 +25,7 @@ pub(crate) struct Hub {
     sets: SetNegotiation,
     /// Who asked for the end first.
     shutdown: Option<Rank>,
-    /// Whether something was asked for that a plan has no place for.
+    /// Whether something was asked for that a schedule has no place for.
     disturbed: bool,
 }
 
@@ -130,7 +130,7 @@ impl Hub {
                     response_list,
                 });
             }
-            if global.has_plan() {
+            if global.has_schedule() {
                 return response_lists;
             }
         }

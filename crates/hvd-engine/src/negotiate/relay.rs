@@ -14,8 +14,8 @@
 //!   everything that the same ranks asked for before.
 //! - `RELAY-4` a response list counts as read by the ranks below when all of them have read it and nothing
 //!   that any of them said before is still held here.
-//! - `RELAY-5` when a plan begins, tensors of the global set that were asked for before the plan was
-//!   known are forgotten here as on rank 0 (`PLAN-3`). Who halts is passed up at once, or with the
+//! - `RELAY-5` when a schedule begins, tensors of the global set that were asked for before the schedule was
+//!   known are forgotten here as on rank 0 (`SCHEDULE-3`). Who halts is passed up at once, or with the
 //!   others if rank 0 knows already ([`halts`]).
 
 mod halts;
@@ -53,7 +53,7 @@ pub(crate) struct Relay {
     hold: Duration,
     /// The last response list on the global set that was passed on.
     routed: u64,
-    /// The plan that runs.
+    /// The schedule that runs.
     schedule: Option<Halts>,
 }
 
@@ -105,8 +105,8 @@ impl Relay {
         message: MergedRequestLists,
         now: Instant,
     ) -> Result<(), Breach> {
-        let precedes_plan = |schedule: &Halts| schedule.is_after(message.routed);
-        let outdated = self.schedule.as_ref().is_some_and(precedes_plan);
+        let precedes_schedule = |schedule: &Halts| schedule.is_after(message.routed);
+        let outdated = self.schedule.as_ref().is_some_and(precedes_schedule);
         for mut list in message.lists {
             if !self.speaks_for(from, &list.ranks) {
                 let error = ProtocolError::NotBelow;
@@ -148,7 +148,7 @@ impl Relay {
         oldest.checked_add(self.hold)
     }
 
-    /// Takes note of a response list and says whom it is for. Children get it before this rank begins to
+    /// Takes notice of a response list and says whom it is for. Children get it before this rank begins to
     /// carry it out.
     pub(crate) fn route(&mut self, response_list: &ResponseList) -> Route {
         let route = match self.sets.get_mut(&response_list.process_set) {
@@ -170,7 +170,7 @@ impl Relay {
         };
         if response_list.process_set == ProcessSetId::GLOBAL {
             self.routed = response_list.sequence;
-            self.follow_plan(response_list);
+            self.follow_schedule(response_list);
         }
         for change in &response_list.changes {
             self.follow(change);
@@ -178,7 +178,7 @@ impl Relay {
         route
     }
 
-    fn follow_plan(&mut self, response_list: &ResponseList) {
+    fn follow_schedule(&mut self, response_list: &ResponseList) {
         match &response_list.schedule {
             Some(ScheduleCommand::Begin(schedule)) => {
                 self.schedule = Some(Halts::new(schedule.number, response_list.sequence));

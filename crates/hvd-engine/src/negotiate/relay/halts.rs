@@ -1,12 +1,12 @@
-//! The plan that runs, as a relay sees it: what came before it, and who below goes on with it.
+//! The schedule that runs, as a relay sees it: what came before it, and who below goes on with it.
 //!
 //! The first rank that halts is passed up at once, so that rank 0 can tell all; the others together
-//! once all below have halted. So a plan's end costs a relay two messages, however many are below.
+//! once all below have halted. So a schedule's end costs a relay two messages, however many are below.
 
 use hvd_types::{ProcessSetId, Ranks};
 use hvd_wire::{ScheduleHalt, SharedRequestList};
 
-/// What is known of the plan that runs.
+/// What is known of the schedule that runs.
 #[derive(Debug)]
 pub(super) struct Halts {
     schedule: u64,
@@ -21,7 +21,7 @@ pub(super) struct Halts {
 }
 
 impl Halts {
-    /// A plan began with the response list `since`.
+    /// A schedule began with the response list `since`.
     pub(super) fn new(schedule: u64, since: u64) -> Self {
         Self {
             schedule,
@@ -33,7 +33,7 @@ impl Halts {
     }
 
     /// Whether something was said before its speakers, who had read no response list after `read`, knew
-    /// of the plan (`PLAN-3`).
+    /// of the schedule (`SCHEDULE-3`).
     pub(super) fn is_after(&self, read: u64) -> bool {
         read < self.since
     }
@@ -64,7 +64,7 @@ impl Halts {
     }
 }
 
-/// Says that ranks do not go on with a plan.
+/// Says that ranks do not go on with a schedule.
 pub(super) fn halt(ranks: Ranks, halted: ScheduleHalt) -> SharedRequestList {
     SharedRequestList {
         process_set: ProcessSetId::GLOBAL,

@@ -183,7 +183,7 @@ impl Held {
         }
     }
 
-    /// Forgets all that was asked for: it belongs to a plan now.
+    /// Forgets all that was asked for: it belongs to a schedule now.
     pub(super) fn forget_tensors(&mut self) {
         self.tensors.clear();
         self.ages.clear();

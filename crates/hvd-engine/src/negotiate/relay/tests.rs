@@ -295,7 +295,7 @@ fn begin(number: u64) -> ScheduleCommand {
 }
 
 #[test]
-fn relay_5_what_was_asked_before_a_plan_is_forgotten() {
+fn relay_5_what_was_asked_before_a_schedule_is_forgotten() {
     let (mut relay, now) = (relay(HOUR), Instant::now());
     asks(&mut relay, 3, allreduce("held"), now);
     asks(

@@ -1,4 +1,4 @@
-//! How far this rank has come in a plan: which tensors it has for the operations to come, which of
+//! How far this rank has come in a schedule: which tensors it has for the operations to come, which of
 //! them it has called for, and whether it goes on.
 
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::tables::Table;
 /// who misses what.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// One rank's way through a plan.
+/// One rank's way through a schedule.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct ScheduleProgress {
     number: u64,
-    stages: Vec<Stage>,
-    /// The stage of each tensor.
+    operations: Vec<ScheduledOperation>,
+    /// The scheduled of each tensor.
     places: Table<CacheId, usize>,
     /// The operation that is executed next, counted over all rounds.
     next: u64,
@@ -30,51 +30,51 @@ pub(crate) struct Course {
 
 /// One operation of a round.
 #[derive(Debug)]
-struct Stage {
+struct ScheduledOperation {
     operation: Arc<Operation>,
     /// Tensors that this rank has not submitted yet.
     missing: usize,
-    /// Whether its tensors travel with the notes.
-    is_noted: bool,
+    /// Whether its tensors travel with the notices.
+    is_inlined: bool,
 }
 
-/// The plan names a tensor that this rank does not know, or one twice, or none.
+/// The schedule names a tensor that this rank does not know, or one twice, or none.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("schedule {0} makes no sense here")]
-pub(crate) struct Senseless(u64);
+pub(crate) struct InvalidSchedule(u64);
 
-impl Course {
-    /// The beginning of a plan. `is_noted` says of an operation whether its tensors travel with the
-    /// notes; none if it is not known here.
+impl ScheduleProgress {
+    /// The beginning of a schedule. `is_inlined` says of an operation whether its tensors travel with the
+    /// notices; none if it is not known here.
     pub(crate) fn new(
         schedule: Schedule,
         now: Instant,
-        is_noted: impl Fn(&Operation) -> Option<bool>,
-    ) -> Result<Self, Senseless> {
+        is_inlined: impl Fn(&Operation) -> Option<bool>,
+    ) -> Result<Self, InvalidSchedule> {
         let number = schedule.number;
         let mut places = Table::default();
-        let mut stages = Vec::with_capacity(schedule.operations.len());
+        let mut operations = Vec::with_capacity(schedule.operations.len());
         for operation in schedule.operations {
             for reference in &operation.tensors {
                 let TensorRef::Cached(id) = reference else {
-                    return Err(Senseless(number));
+                    return Err(InvalidSchedule(number));
                 };
-                if places.insert(*id, stages.len()).is_some() {
-                    return Err(Senseless(number));
+                if places.insert(*id, operations.len()).is_some() {
+                    return Err(InvalidSchedule(number));
                 }
             }
-            stages.push(Stage {
+            operations.push(ScheduledOperation {
                 missing: operation.tensors.len(),
-                is_noted: is_noted(&operation).ok_or(Senseless(number))?,
+                is_inlined: is_inlined(&operation).ok_or(InvalidSchedule(number))?,
                 operation: Arc::new(operation),
             });
         }
-        if stages.is_empty() || stages.iter().any(|stage| stage.missing == 0) {
-            return Err(Senseless(number));
+        if operations.is_empty() || operations.iter().any(|scheduled| scheduled.missing == 0) {
+            return Err(InvalidSchedule(number));
         }
         Ok(Self {
             number,
-            stages,
+            operations,
             places,
             next: 0,
             called: false,
@@ -92,21 +92,21 @@ impl Course {
         self.next
     }
 
-    /// Takes a tensor that was submitted here; false if the plan has no place for it.
+    /// Takes a tensor that was submitted here; false if the schedule has no place for it.
     pub(crate) fn accept(&mut self, id: CacheId) -> bool {
         let Some(&place) = self.places.get(&id).filter(|_| !self.halted) else {
             return false;
         };
-        let stage = &mut self.stages[place];
-        // A name is in flight once, so a tensor cannot come twice before its stage is executed.
-        let expected = stage.missing > 0;
-        stage.missing -= usize::from(expected);
+        let scheduled = &mut self.operations[place];
+        // A name is in flight once, so a tensor cannot come twice before its scheduled is executed.
+        let expected = scheduled.missing > 0;
+        scheduled.missing -= usize::from(expected);
         expected
     }
 
     /// Whether this rank can call for the next operation.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.called && !self.halted && self.stage(self.next).missing == 0
+        !self.called && !self.halted && self.scheduled(self.next).missing == 0
     }
 
     /// Whether this rank has called for the next operation, which is therefore not over.
@@ -118,17 +118,17 @@ impl Course {
         self.called = true;
     }
 
-    /// The next operation, and whether its tensors travel with the notes.
+    /// The next operation, and whether its tensors travel with the notices.
     pub(crate) fn current(&self) -> (Arc<Operation>, bool) {
-        let stage = self.stage(self.next);
-        (Arc::clone(&stage.operation), stage.is_noted)
+        let scheduled = self.scheduled(self.next);
+        (Arc::clone(&scheduled.operation), scheduled.is_inlined)
     }
 
     /// The next operation has been executed.
     pub(crate) fn executed(&mut self, now: Instant) {
         let place = self.place(self.next);
-        let stage = &mut self.stages[place];
-        stage.missing = stage.operation.tensors.len();
+        let scheduled = &mut self.operations[place];
+        scheduled.missing = scheduled.operation.tensors.len();
         self.next += 1;
         self.called = false;
         self.progress = now;
@@ -140,12 +140,12 @@ impl Course {
             return 1;
         }
         let ahead = self.next + u64::from(self.called);
-        self.stage(ahead).missing.max(1)
+        self.scheduled(ahead).missing.max(1)
     }
 
     /// Whether this rank cannot go on because tensors were not submitted.
     pub(crate) fn lacks_tensors(&self) -> bool {
-        !self.halted && !self.called && self.stage(self.next).missing > 0
+        !self.halted && !self.called && self.scheduled(self.next).missing > 0
     }
 
     /// Notes when something began to wait.
@@ -167,16 +167,16 @@ impl Course {
         Some(ScheduleHalt { schedule, next })
     }
 
-    fn stage(&self, operation: u64) -> &Stage {
-        &self.stages[self.place(operation)]
+    fn scheduled(&self, operation: u64) -> &ScheduledOperation {
+        &self.operations[self.place(operation)]
     }
 
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "less than the number of stages"
+        reason = "less than the number of operations"
     )]
     fn place(&self, operation: u64) -> usize {
-        (operation % self.stages.len() as u64) as usize
+        (operation % self.operations.len() as u64) as usize
     }
 }
 
@@ -202,52 +202,52 @@ mod tests {
         }
     }
 
-    fn course(stages: &[&[u64]]) -> Result<Course, Senseless> {
+    fn progress(operations: &[&[u64]]) -> Result<ScheduleProgress, InvalidSchedule> {
         let schedule = Schedule {
             number: 4,
-            operations: stages.iter().map(|ids| operation(ids)).collect(),
+            operations: operations.iter().map(|ids| operation(ids)).collect(),
         };
-        Course::new(schedule, Instant::now(), |_| Some(false))
+        ScheduleProgress::new(schedule, Instant::now(), |_| Some(false))
     }
 
     #[test]
-    fn operations_come_in_the_order_of_the_plan_whatever_comes_first() {
-        let mut course = course(&[&[1, 2], &[3]]).unwrap();
-        assert_eq!(course.wanted(), 2);
-        assert!(course.accept(CacheId(3)) && course.accept(CacheId(2)));
-        assert!(!course.is_ready());
-        assert!(course.accept(CacheId(1)) && course.is_ready());
-        course.call();
-        assert!(!course.is_ready() && course.has_called());
-        course.executed(Instant::now());
-        assert!(course.is_ready(), "the second one was there before");
-        course.call();
-        course.executed(Instant::now());
-        assert_eq!((course.next(), course.wanted()), (2, 2));
-        assert!(course.accept(CacheId(1)), "the next round");
+    fn operations_come_in_the_order_of_the_schedule_whatever_comes_first() {
+        let mut progress = progress(&[&[1, 2], &[3]]).unwrap();
+        assert_eq!(progress.wanted(), 2);
+        assert!(progress.accept(CacheId(3)) && progress.accept(CacheId(2)));
+        assert!(!progress.is_ready());
+        assert!(progress.accept(CacheId(1)) && progress.is_ready());
+        progress.call();
+        assert!(!progress.is_ready() && progress.has_called());
+        progress.executed(Instant::now());
+        assert!(progress.is_ready(), "the second one was there before");
+        progress.call();
+        progress.executed(Instant::now());
+        assert_eq!((progress.next(), progress.wanted()), (2, 2));
+        assert!(progress.accept(CacheId(1)), "the next round");
     }
 
     #[test]
     fn strangers_and_late_comers_have_no_place() {
-        let mut course = course(&[&[1], &[2]]).unwrap();
-        assert!(!course.accept(CacheId(9)));
-        assert!(course.accept(CacheId(1)) && !course.accept(CacheId(1)));
-        course.call();
+        let mut progress = progress(&[&[1], &[2]]).unwrap();
+        assert!(!progress.accept(CacheId(9)));
+        assert!(progress.accept(CacheId(1)) && !progress.accept(CacheId(1)));
+        progress.call();
         assert_eq!(
-            course.halt(),
+            progress.halt(),
             Some(ScheduleHalt {
                 schedule: 4,
                 next: 1
             })
         );
-        assert_eq!(course.halt(), None);
-        assert!(!course.accept(CacheId(2)) && course.has_called());
+        assert_eq!(progress.halt(), None);
+        assert!(!progress.accept(CacheId(2)) && progress.has_called());
     }
 
     #[test]
-    fn plans_without_sense_are_refused() {
-        assert!(course(&[]).is_err());
-        assert!(course(&[&[]]).is_err());
-        assert!(course(&[&[1], &[1]]).is_err());
+    fn schedules_without_sense_are_refused() {
+        assert!(progress(&[]).is_err());
+        assert!(progress(&[&[]]).is_err());
+        assert!(progress(&[&[1], &[1]]).is_err());
     }
 }

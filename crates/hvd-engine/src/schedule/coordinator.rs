@@ -1,20 +1,20 @@
-//! Rank 0's half of a plan: when it begins, and the agreement on where it ends.
+//! Rank 0's half of a schedule: when it begins, and the agreement on where it ends.
 //!
 //! A pure machine, driven by the coordinator of the global set.
 
 use hvd_wire::{Operation, Schedule, ScheduleCommand, ScheduleHalt};
 
-/// The plan of a job, on rank 0.
+/// The schedule of a job, on rank 0.
 #[derive(Debug)]
-pub(crate) struct Conductor {
+pub(crate) struct ScheduleCoordinator {
     ranks: usize,
-    /// How many plans there have been.
+    /// How many schedules there have been.
     count: u64,
-    running: Option<Running>,
+    running: Option<RunningSchedule>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningSchedule {
     number: u64,
     /// Operations of a round.
     round: u64,
@@ -26,7 +26,7 @@ struct Running {
     told: bool,
 }
 
-impl Conductor {
+impl ScheduleCoordinator {
     pub(crate) fn new(ranks: usize) -> Self {
         Self {
             ranks,
@@ -35,10 +35,10 @@ impl Conductor {
         }
     }
 
-    /// Begins a plan with the response list of the given number.
+    /// Begins a schedule with the response list of the given number.
     pub(crate) fn begin(&mut self, operations: Vec<Operation>, sequence: u64) -> ScheduleCommand {
         self.count += 1;
-        self.running = Some(Running {
+        self.running = Some(RunningSchedule {
             number: self.count,
             round: operations.len() as u64,
             since: sequence,
@@ -51,14 +51,14 @@ impl Conductor {
         })
     }
 
-    /// Whether a plan runs.
+    /// Whether a schedule runs.
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
     /// Whether a message of somebody who has read response lists up to `seen` was sent before its sender
-    /// knew of the plan that runs (`PLAN-3`).
-    pub(crate) fn precedes_plan(&self, seen: u64) -> bool {
+    /// knew of the schedule that runs (`SCHEDULE-3`).
+    pub(crate) fn precedes_schedule(&self, seen: u64) -> bool {
         self.running
             .as_ref()
             .is_some_and(|running| seen < running.since)
@@ -73,7 +73,7 @@ impl Conductor {
         }
     }
 
-    /// What there is to say now; `disturbed` if there is something that a plan has no place for.
+    /// What there is to say now; `disturbed` if there is something that a schedule has no place for.
     /// With the end comes the number of rounds that there were.
     pub(crate) fn decide(&mut self, disturbed: bool) -> Option<(ScheduleCommand, Option<u64>)> {
         let running = self.running.as_mut()?;
@@ -97,17 +97,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_ends_at_the_first_operation_that_some_rank_has_not_called_for() {
-        let mut conductor = Conductor::new(3);
-        assert_eq!(conductor.decide(true), None);
-        let begin = conductor.begin(Vec::new(), 5);
+    fn a_schedule_ends_at_the_first_operation_that_some_rank_has_not_called_for() {
+        let mut coordinator = ScheduleCoordinator::new(3);
+        assert_eq!(coordinator.decide(true), None);
+        let begin = coordinator.begin(Vec::new(), 5);
         assert!(matches!(
             begin,
             ScheduleCommand::Begin(Schedule { number: 1, .. })
         ));
-        assert!(conductor.precedes_plan(4) && !conductor.precedes_plan(5));
-        assert_eq!(conductor.decide(false), None);
-        conductor.hear(
+        assert!(coordinator.precedes_schedule(4) && !coordinator.precedes_schedule(5));
+        assert_eq!(coordinator.decide(false), None);
+        coordinator.hear(
             1,
             ScheduleHalt {
                 schedule: 1,
@@ -115,27 +115,27 @@ mod tests {
             },
         );
         assert_eq!(
-            conductor.decide(false),
+            coordinator.decide(false),
             Some((ScheduleCommand::Halt(1), None)),
             "said once"
         );
-        assert_eq!(conductor.decide(true), None);
-        conductor.hear(
+        assert_eq!(coordinator.decide(true), None);
+        coordinator.hear(
             0,
             ScheduleHalt {
                 schedule: 1,
                 next: 7,
             },
         );
-        conductor.hear(
+        coordinator.hear(
             2,
             ScheduleHalt {
                 schedule: 9,
                 next: 1,
             },
         );
-        assert_eq!(conductor.decide(true), None, "another schedule's answer");
-        conductor.hear(
+        assert_eq!(coordinator.decide(true), None, "another schedule's answer");
+        coordinator.hear(
             2,
             ScheduleHalt {
                 schedule: 1,
@@ -143,7 +143,7 @@ mod tests {
             },
         );
         let end = ScheduleCommand::End { number: 1, next: 7 };
-        assert_eq!(conductor.decide(false), Some((end, Some(7))));
-        assert!(!conductor.is_running());
+        assert_eq!(coordinator.decide(false), Some((end, Some(7))));
+        assert!(!coordinator.is_running());
     }
 }

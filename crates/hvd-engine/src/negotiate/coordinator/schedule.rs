@@ -1,30 +1,30 @@
-//! The coordinator's part in plans: when one begins, and what is said of it while it runs.
+//! The coordinator's part in schedules: when one begins, and what is said of it while it runs.
 
 use hvd_types::Ranks;
 use hvd_wire::{ResponseList, ScheduleCommand, ScheduleHalt, TensorRef};
 
 use super::Coordinator;
-use crate::fusion::plan::{Agreed, fuse};
+use crate::fusion::batches::{Agreed, fuse};
 
-/// The most that travels together by a plan. A plan has no need of large operations, and the
+/// The most that travels together by a schedule. A schedule has no need of large operations, and the
 /// smaller they are, the sooner the first gradients are on their way.
-const PLANNED_BYTES: u64 = 2 << 20;
+const MOST_SCHEDULED_BYTES: u64 = 2 << 20;
 
 impl Coordinator {
-    /// The beginning of a plan, if the tensors that are executed now complete a step like those
+    /// The beginning of a schedule, if the tensors that are executed now complete a step like those
     /// before.
     pub(super) fn schedule(&mut self, agreed: &[Agreed]) -> Option<ScheduleCommand> {
-        let rhythm = self.rhythm.as_mut()?;
+        let detector = self.detector.as_mut()?;
         let unfit = !self.joined.is_empty()
             || self.autotuner.is_some()
             || !self.pace.cycle_time.is_zero()
             || self.options.timeline.is_recording();
         if unfit {
-            rhythm.forget();
+            detector.forget();
             return None;
         }
-        rhythm.observe(agreed);
-        let step = rhythm.take_step()?;
+        detector.observe(agreed);
+        let step = detector.take_step()?;
         let cache = &self.cache;
         let lives = |tensor: &Agreed| match &tensor.reference {
             TensorRef::Cached(id) => cache.is_live(*id),
@@ -33,36 +33,36 @@ impl Coordinator {
         if !step.iter().all(lives) {
             return None;
         }
-        let threshold = self.pace.fusion_threshold.min(PLANNED_BYTES);
+        let threshold = self.pace.fusion_threshold.min(MOST_SCHEDULED_BYTES);
         let operations = fuse(step, threshold, self.options.group_fusion);
         for name in std::mem::take(&mut self.waiting).into_keys() {
             if let Some(stalls) = &mut self.stalls {
                 stalls.answered(&name);
             }
         }
-        Some(self.conductor.begin(operations, self.sequence))
+        Some(self.schedule.begin(operations, self.sequence))
     }
 
-    /// Members do not go on with a plan.
+    /// Members do not go on with a schedule.
     pub(super) fn hear_halt(&mut self, ranks: &Ranks, halted: ScheduleHalt) {
         for rank in ranks.iter() {
             if let Ok(position) = self.position(rank) {
-                self.conductor.hear(position, halted);
+                self.schedule.hear(position, halted);
             }
         }
     }
 
-    /// Whether a plan runs, and nothing is negotiated.
-    pub(crate) fn has_plan(&self) -> bool {
-        self.conductor.is_running()
+    /// Whether a schedule runs, and nothing is negotiated.
+    pub(crate) fn has_schedule(&self) -> bool {
+        self.schedule.is_running()
     }
 
-    /// What there is to say of the plan; `disturbed` if there is something that it has no place for.
+    /// What there is to say of the schedule; `disturbed` if there is something that it has no place for.
     pub(crate) fn conduct(&mut self, disturbed: bool) -> Option<ResponseList> {
         let disturbed = disturbed || self.options.timeline.is_recording();
-        let (schedule, rounds) = self.conductor.decide(disturbed)?;
-        if let (Some(rhythm), Some(rounds)) = (&mut self.rhythm, rounds) {
-            rhythm.ended_after(rounds);
+        let (schedule, rounds) = self.schedule.decide(disturbed)?;
+        if let (Some(detector), Some(rounds)) = (&mut self.detector, rounds) {
+            detector.ended_after(rounds);
         }
         self.sequence += 1;
         Some(ResponseList {

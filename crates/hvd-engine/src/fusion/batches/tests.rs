@@ -36,7 +36,7 @@ fn tensor(id: u64, kind: OpKind, dtype: DType, bytes: u64) -> Agreed {
 }
 
 /// The fused lists of numbers, from (data type, bytes) of allreduced tensors numbered from 0.
-fn plan(tensors: &[(DType, u64)]) -> Vec<Vec<u64>> {
+fn batches(tensors: &[(DType, u64)]) -> Vec<Vec<u64>> {
     let numbered = (0..).zip(tensors);
     let tensors = numbered.map(|(id, &(dtype, bytes))| tensor(id, OpKind::Allreduce, dtype, bytes));
     groups(&fuse(tensors.collect(), THRESHOLD, GroupFusion::Mixed))
@@ -57,7 +57,7 @@ fn groups(operations: &[Operation]) -> Vec<Vec<u64>> {
 fn looks_ahead_over_another_type() {
     use DType::{Float16, Float32};
     assert_eq!(
-        plan(&[(Float32, 400), (Float16, 100), (Float32, 400)]),
+        batches(&[(Float32, 400), (Float16, 100), (Float32, 400)]),
         [vec![0, 2], vec![1]]
     );
 }
@@ -66,7 +66,7 @@ fn looks_ahead_over_another_type() {
 fn stops_looking_when_what_is_jumped_over_is_too_much() {
     use DType::{Float16, Float32};
     assert_eq!(
-        plan(&[(Float32, 400), (Float16, 700), (Float32, 400)]),
+        batches(&[(Float32, 400), (Float16, 700), (Float32, 400)]),
         [vec![0], vec![1], vec![2]]
     );
 }
@@ -75,7 +75,7 @@ fn stops_looking_when_what_is_jumped_over_is_too_much() {
 fn a_tensor_above_the_threshold_travels_alone() {
     use DType::Float32;
     assert_eq!(
-        plan(&[(Float32, 4000), (Float32, 4), (Float32, 4)]),
+        batches(&[(Float32, 4000), (Float32, 4), (Float32, 4)]),
         [vec![0], vec![1, 2]]
     );
 }

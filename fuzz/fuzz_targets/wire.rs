@@ -3,7 +3,7 @@
 #![no_main]
 
 use hvd_wire::frame::Assembler;
-use hvd_wire::{Gathered, Kind, Note, Ready, Verdict};
+use hvd_wire::{MergedRequestLists, MessageKind, ReadyNotice, RequestList, ResponseList};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -19,26 +19,26 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn round_trip(bytes: &[u8]) {
     let mut again = Vec::new();
-    if let Ok(ready) = Ready::decode(bytes) {
-        ready.encode(&mut again);
+    if let Ok(list) = RequestList::decode(bytes) {
+        list.encode(&mut again);
         assert_eq!(again, bytes);
     }
     again.clear();
-    if let Ok(note) = Note::decode(bytes) {
-        note.encode(&mut again);
+    if let Ok(notice) = ReadyNotice::decode(bytes) {
+        notice.encode(&mut again);
         assert_eq!(again, bytes);
     }
-    if let Ok((_, message)) = Kind::split(bytes) {
+    if let Ok((_, message)) = MessageKind::split(bytes) {
         assert_eq!(message.len() + 1, bytes.len());
     }
     again.clear();
-    if let Ok(gathered) = Gathered::decode(bytes) {
-        gathered.encode(&mut again);
+    if let Ok(merged) = MergedRequestLists::decode(bytes) {
+        merged.encode(&mut again);
         assert_eq!(again, bytes);
     }
     again.clear();
-    if let Ok(verdict) = Verdict::decode(bytes) {
-        verdict.encode(&mut again);
+    if let Ok(list) = ResponseList::decode(bytes) {
+        list.encode(&mut again);
         assert_eq!(again, bytes);
     }
 }

@@ -88,4 +88,4 @@ def test_counters_show_the_plan_of_equal_steps() -> None:
     tensors = [tf.ones([100]) for _ in range(5)]
     for _ in range(30):
         step(tensors)
-    assert hvd.counters()["planned_operations"] > 0
+    assert hvd.counters()["scheduled_operations"] > 0

@@ -58,7 +58,7 @@ pub struct WorkerConfig {
     /// Number of tensors whose negotiation is remembered.
     pub cache_capacity: usize,
     /// Whether steps that are always the same are executed without negotiation.
-    pub plan: bool,
+    pub schedule: bool,
     /// How many ranks and hosts one rank speaks for in the negotiation, if that is set.
     pub control_fan_out: Option<NonZeroUsize>,
     /// What is logged.
@@ -135,7 +135,7 @@ impl WorkerConfig {
                 .unwrap_or(threshold),
             cycle_time: Duration::from_secs_f64(cycle / 1000.0),
             cache_capacity: environment.value(name::CACHE_CAPACITY, |_| true)?,
-            plan: environment.flag(name::PLAN)?,
+            schedule: environment.flag(name::SCHEDULE)?,
             control_fan_out: network::control_fan_out(environment)?,
             log_level: LogLevel::read(environment)?,
             log_time: !environment.flag(name::LOG_HIDE_TIME)?,

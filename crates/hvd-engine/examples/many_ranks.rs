@@ -9,7 +9,7 @@
 use std::fs;
 use std::process::Command;
 
-use hvd_engine::simulate::{Job, Report, Wiring, roll_call, simulate};
+use hvd_engine::simulate::{Job, Report, Wiring, ready_barrier, simulate};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -33,7 +33,7 @@ fn table(largest: usize) -> Result<(), Failure> {
     println!("{HEADER}");
     let mut ranks = 8;
     while ranks <= largest {
-        for wiring in ["star", "tree", "plan"] {
+        for wiring in ["star", "tree", "schedule"] {
             let mut again = Command::new(std::env::current_exe()?);
             let status = again.args([&ranks.to_string(), wiring]).status()?;
             if !status.success() {
@@ -50,11 +50,11 @@ fn row(ranks: usize, wiring: &str) -> Result<(), Failure> {
     let kind = match wiring {
         "star" => Wiring::Star,
         "tree" => Wiring::Tree,
-        "plan" => {
-            planned(ranks);
+        "schedule" => {
+            scheduled(ranks);
             return Ok(());
         }
-        _ => return Err("star, tree or plan".into()),
+        _ => return Err("star, tree or schedule".into()),
     };
     let before = resident_kibibytes();
     let mut after = before;
@@ -69,16 +69,19 @@ fn row(ranks: usize, wiring: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An operation of a plan, which no rank has to be asked about.
+/// An operation of a schedule, which no rank has to be asked about.
 #[expect(clippy::print_stdout, reason = "this is the program's output")]
-fn planned(ranks: usize) {
-    let (step, partners) = roll_call(&Job::new(ranks, Wiring::Star));
+fn scheduled(ranks: usize) {
+    let (step, partners) = ready_barrier(&Job::new(ranks, Wiring::Star));
     let report = Report {
         steps: vec![step],
         most_connections: partners,
         root_connections: partners,
     };
-    println!("| {ranks} | plan | operation {}", cells(&report, 0, None));
+    println!(
+        "| {ranks} | schedule | operation {}",
+        cells(&report, 0, None)
+    );
 }
 
 fn cells(report: &Report, step: usize, memory: Option<u64>) -> String {

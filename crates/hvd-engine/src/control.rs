@@ -1,7 +1,7 @@
-//! Messages of the negotiation, and notes of plans, over the transport's control lane.
+//! Messages of the negotiation, and notices of schedules, over the transport's control lane.
 //!
 //! Sending never blocks: bytes that the lane cannot take now are held back and sent on a later
-//! turn. Only who passes verdicts on insists ([`ControlChannel::insist`]): nobody may begin an
+//! turn. Only who passes response lists on insists ([`ControlChannel::insist`]): nobody may begin an
 //! operation that a rank below has not heard of; that rank is never blocked on this one at that
 //! point, so the wait ends.
 
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use hvd_transport::{Interest, Lane, Transport, Wake};
 use hvd_types::Rank;
-use hvd_wire::Kind;
+use hvd_wire::MessageKind;
 use hvd_wire::frame::{self, Assembler};
 
 use crate::{Error, Result};
@@ -35,7 +35,7 @@ struct Peer {
 }
 
 impl ControlChannel {
-    /// A channel to the given peers: a rank's neighbours in the tree, and those it exchanges notes
+    /// A channel to the given peers: a rank's neighbours in the tree, and those it exchanges notices
     /// with.
     pub(crate) fn new(peers: impl Iterator<Item = Rank>) -> Self {
         let peer = |rank| Peer {
@@ -55,7 +55,7 @@ impl ControlChannel {
     /// Puts one message into the outbox of each peer that is `addressed`, and returns their number.
     pub(crate) fn post(
         &mut self,
-        kind: Kind,
+        kind: MessageKind,
         addressed: impl Fn(Rank) -> bool,
         encode: impl Fn(&mut Vec<u8>),
     ) -> Result<u64> {
@@ -110,7 +110,7 @@ impl ControlChannel {
     pub(crate) fn receive(
         &mut self,
         transport: &mut dyn Transport,
-        mut take: impl FnMut(Rank, Kind, &[u8]) -> Result<()>,
+        mut take: impl FnMut(Rank, MessageKind, &[u8]) -> Result<()>,
     ) -> Result<()> {
         for peer in &mut self.peers {
             loop {
@@ -122,7 +122,7 @@ impl ControlChannel {
                 }
             }
             while let Some(message) = peer.incoming.next_message().map_err(internal)? {
-                let (kind, message) = Kind::split(message).map_err(internal)?;
+                let (kind, message) = MessageKind::split(message).map_err(internal)?;
                 take(peer.rank, kind, message)?;
             }
         }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) negotiation_messages: Counter,
-    pub(crate) notes: Counter,
-    pub(crate) plans: Counter,
-    pub(crate) planned_operations: Counter,
+    pub(crate) ready_notices: Counter,
+    pub(crate) schedules: Counter,
+    pub(crate) scheduled_operations: Counter,
     pub(crate) negotiated_operations: Counter,
 }
 
@@ -30,12 +30,12 @@ impl Counter {
 pub struct Counts {
     /// Messages of the negotiation that this rank has sent.
     pub negotiation_messages: u64,
-    /// Notes that this rank has sent: the first bytes of operations that follow a plan.
-    pub notes: u64,
-    /// Plans that have begun.
-    pub plans: u64,
-    /// Operations that were executed by a plan, without negotiation.
-    pub planned_operations: u64,
+    /// Notes that this rank has sent: the first bytes of operations that follow a schedule.
+    pub ready_notices: u64,
+    /// Schedules that have begun.
+    pub schedules: u64,
+    /// Operations that were executed by a schedule, without negotiation.
+    pub scheduled_operations: u64,
     /// Operations that were executed because the ranks negotiated them.
     pub negotiated_operations: u64,
     /// Connections to other ranks, over which control messages and tensors travel.
@@ -47,9 +47,9 @@ impl Counters {
     pub(crate) fn read(&self, connections: usize) -> Counts {
         Counts {
             negotiation_messages: self.negotiation_messages.get(),
-            notes: self.notes.get(),
-            plans: self.plans.get(),
-            planned_operations: self.planned_operations.get(),
+            ready_notices: self.ready_notices.get(),
+            schedules: self.schedules.get(),
+            scheduled_operations: self.scheduled_operations.get(),
             negotiated_operations: self.negotiated_operations.get(),
             connections: u64::try_from(connections).unwrap_or(u64::MAX),
         }

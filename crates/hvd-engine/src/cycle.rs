@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use hvd_transport::{Failure, StatusQuery, Transport, Wake, Waker};
 use hvd_types::{ProcessSetId, Rank, Topology};
-use hvd_wire::{Note, Operation, Ready, Response, SetVerdict, Verdict};
+use hvd_wire::{Operation, ReadyNotice, RequestList, Response, ResponseList, SetChangeResult};
 
 use crate::control::ControlChannel;
 use crate::counters::Counters;
@@ -22,16 +22,16 @@ use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
 use crate::negotiate::voice::Voice;
 use crate::observe::Observer;
-use crate::plan::course::Course;
-use crate::plan::roll_call::RollCall;
 use crate::process_set::ProcessSets;
 use crate::queue::{BoxedEntry, Change, Drained, Queue};
+use crate::schedule::progress::ScheduleProgress;
+use crate::schedule::ready_barrier::ReadyBarrier;
 use crate::stall::inquest::Inquest;
 use crate::{Error, Result};
-use planned::Held;
+use scheduled::Held;
 
 mod exchange;
-mod planned;
+mod scheduled;
 
 /// Everything one rank's engine works with.
 pub(crate) struct Cycle {
@@ -54,20 +54,20 @@ pub(crate) struct Cycle {
     inquest: Inquest,
     /// Until when the coordinator has to answer a request for shutdown.
     shutdown_answer_due: Option<Instant>,
-    /// Verdicts that have arrived and were not yet passed on.
-    heard: VecDeque<Verdict>,
-    /// Verdicts that were passed on and not yet carried out.
-    verdicts: VecDeque<Verdict>,
-    /// The plan that runs.
-    course: Option<Course>,
-    roll_call: RollCall,
+    /// Response lists that have arrived and were not yet passed on.
+    heard: VecDeque<ResponseList>,
+    /// Response lists that were passed on and not yet carried out.
+    response_lists: VecDeque<ResponseList>,
+    /// The schedule that runs.
+    progress: Option<ScheduleProgress>,
+    ready_barrier: ReadyBarrier,
     /// What this rank last called out.
-    note: Note,
-    /// What waits for the end of the plan.
+    notice: ReadyNotice,
+    /// What waits for the end of the schedule.
     held: Held,
-    /// Since when somebody has waited for an operation that the plan lacks tensors for.
+    /// Since when somebody has waited for an operation that the schedule lacks tensors for.
     lacking_since: Option<Instant>,
-    /// When the last entry came into the plan that nobody will say it waits for.
+    /// When the last entry came into the schedule that nobody will say it waits for.
     unattended_since: Option<Instant>,
     counters: Arc<Counters>,
     /// How it ended, once it has: the rank that asked for the end, or what went wrong.
@@ -99,10 +99,10 @@ impl Cycle {
     ) -> Self {
         let counters = Arc::<Counters>::default();
         let me = transport.rank();
-        let roll_call = RollCall::new(me, transport.size());
+        let ready_barrier = ReadyBarrier::new(me, transport.size());
         let neighbours = voice.place().neighbours();
         let peers: BTreeSet<Rank> = neighbours
-            .chain(roll_call.partners().iter().copied())
+            .chain(ready_barrier.partners().iter().copied())
             .collect();
         let global = registry.members(ProcessSetId::GLOBAL).map(|members| {
             let id = ProcessSetId::GLOBAL;
@@ -122,11 +122,11 @@ impl Cycle {
             changes: VecDeque::new(),
             shutdown_answer_due: None,
             heard: VecDeque::new(),
-            verdicts: VecDeque::new(),
-            course: None,
-            roll_call,
-            note: Note {
-                plan: 0,
+            response_lists: VecDeque::new(),
+            progress: None,
+            ready_barrier,
+            notice: ReadyNotice {
+                schedule: 0,
                 operation: 0,
                 tensors: Vec::new(),
             },
@@ -258,17 +258,17 @@ impl Cycle {
         let announced = self.announce()?;
         self.listen()?;
         self.pass_up()?;
-        let mut busy = self.follow_verdicts()? || announced;
+        let mut busy = self.follow_response_lists()? || announced;
         if self.is_over() {
             return Ok(Turn::Busy);
         }
-        busy |= self.follow_plan()?;
+        busy |= self.follow_schedule()?;
         self.pass_up()?;
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     /// Takes in what was submitted here since the last turn, and tells the coordinator unless it
-    /// is part of a plan.
+    /// is part of a schedule.
     fn announce(&mut self) -> Result<bool> {
         let Drained {
             entries,
@@ -289,7 +289,7 @@ impl Cycle {
             self.changes.push_back(completer);
         }
         let now = Instant::now();
-        if self.course.is_some() {
+        if self.progress.is_some() {
             self.enter(entries, now)?;
         } else {
             let messages = self.take_in(entries, now);
@@ -300,7 +300,11 @@ impl Cycle {
     }
 
     /// Sorts entries into their process sets and returns what there is to announce for each.
-    fn take_in(&mut self, entries: Vec<BoxedEntry>, now: Instant) -> BTreeMap<ProcessSetId, Ready> {
+    fn take_in(
+        &mut self,
+        entries: Vec<BoxedEntry>,
+        now: Instant,
+    ) -> BTreeMap<ProcessSetId, RequestList> {
         let mut messages = BTreeMap::new();
         for mut entry in entries {
             self.observer.announced(&mut entry, now);
@@ -309,7 +313,7 @@ impl Cycle {
         messages
     }
 
-    fn sort_in(&mut self, entry: BoxedEntry, messages: &mut BTreeMap<ProcessSetId, Ready>) {
+    fn sort_in(&mut self, entry: BoxedEntry, messages: &mut BTreeMap<ProcessSetId, RequestList>) {
         let id = entry.process_set;
         match self.sets.get_mut(&id) {
             Some(set) => {
@@ -322,7 +326,7 @@ impl Cycle {
     }
 
     /// Tells the coordinator what there is to announce, and what was held back.
-    fn tell_all(&mut self, mut messages: BTreeMap<ProcessSetId, Ready>) -> Result<()> {
+    fn tell_all(&mut self, mut messages: BTreeMap<ProcessSetId, RequestList>) -> Result<()> {
         let changes = std::mem::take(&mut self.held.changes);
         let shutdown = std::mem::take(&mut self.held.shutdown);
         if shutdown || !changes.is_empty() {
@@ -338,27 +342,28 @@ impl Cycle {
 
     fn message<'a>(
         &self,
-        messages: &'a mut BTreeMap<ProcessSetId, Ready>,
+        messages: &'a mut BTreeMap<ProcessSetId, RequestList>,
         id: ProcessSetId,
-    ) -> &'a mut Ready {
+    ) -> &'a mut RequestList {
         messages.entry(id).or_insert_with(|| {
             self.sets
                 .get(&id)
-                .map_or_else(Ready::default, LocalSet::announcement)
+                .map_or_else(RequestList::default, LocalSet::announcement)
         })
     }
 
-    /// Does what a verdict says and returns who wants the engine to end with it, if anybody.
-    fn carry_out(&mut self, verdict: Verdict) -> Result<Option<Rank>> {
-        let id = verdict.process_set;
-        self.set(id)?.begin(verdict.sequence, &verdict.evicted);
-        if let Some(tuned) = verdict.tuned {
+    /// Does what a response list says and returns who wants the engine to end with it, if anybody.
+    fn carry_out(&mut self, response_list: ResponseList) -> Result<Option<Rank>> {
+        let id = response_list.process_set;
+        self.set(id)?
+            .begin(response_list.sequence, &response_list.evicted);
+        if let Some(tuned) = response_list.tuned {
             self.executor.tune(tuned);
         }
         if let Some(set) = self.sets.get(&id) {
-            self.observer.queued(set, &verdict.responses);
+            self.observer.queued(set, &response_list.responses);
         }
-        for response in verdict.responses {
+        for response in response_list.responses {
             match response {
                 Response::Execute(operation) => {
                     self.counters.negotiated_operations.add(1);
@@ -378,13 +383,13 @@ impl Cycle {
                 }
             }
         }
-        if let Some(plan) = verdict.plan {
-            self.plan(plan)?;
+        if let Some(command) = response_list.schedule {
+            self.follow_command(command)?;
         }
-        for change in verdict.changes {
+        for change in response_list.changes {
             self.change_sets(change);
         }
-        Ok(verdict.shutdown)
+        Ok(response_list.shutdown)
     }
 
     fn execute(&mut self, id: ProcessSetId, operation: &Operation) -> Result<()> {
@@ -406,22 +411,26 @@ impl Cycle {
     ) -> Result<()> {
         let tasks = self.set(id)?.tasks(operation)?;
         self.queue
-            .release(id, tasks.iter().map(|task| &task.plan.name));
-        let noted = self.observer.begun(operation, &tasks);
+            .release(id, tasks.iter().map(|task| &task.spec.name));
+        let begun = self.observer.begun(operation, &tasks);
         let result = act(self, tasks);
-        self.observer.ended(operation, noted, result.is_ok());
+        self.observer.ended(operation, begun, result.is_ok());
         result
     }
 
     fn set(&mut self, id: ProcessSetId) -> Result<&mut LocalSet> {
-        let stranger = || Error::Internal(format!("a verdict on process set {id} came here"));
+        let stranger = || {
+            Error::Internal(format!(
+                "got a response list for process set {id}, of which this rank is no member"
+            ))
+        };
         self.sets.get_mut(&id).ok_or_else(stranger)
     }
 
     /// Follows a change of the process sets and tells the caller who asked for it.
-    fn change_sets(&mut self, change: SetVerdict) {
+    fn change_sets(&mut self, change: SetChangeResult) {
         let result = match change {
-            SetVerdict::Added { id, ranks } => {
+            SetChangeResult::Added { id, ranks } => {
                 let members: Arc<[Rank]> = ranks.into();
                 if members.contains(&self.transport.rank()) {
                     let team = Team::new(Arc::clone(&members), &self.topology);
@@ -430,12 +439,12 @@ impl Cycle {
                 self.registry.insert(id, members);
                 Ok(numbered(id.number()))
             }
-            SetVerdict::Removed(id) => {
+            SetChangeResult::Removed(id) => {
                 self.registry.remove(id);
                 self.abandon(id);
                 Ok(numbered(id.number()))
             }
-            SetVerdict::Refused(reason) => Err(Error::ProcessSet(reason)),
+            SetChangeResult::Refused(reason) => Err(Error::ProcessSet(reason)),
         };
         if let Some(completer) = self.changes.pop_front() {
             completer.complete(result);
@@ -458,21 +467,27 @@ impl Cycle {
     fn try_sleep(&mut self, limit: Option<Instant>) -> Result<()> {
         let due = self.voice.due();
         let stall_check = self.next_stall_check();
-        let plan_due = self.plan_due();
-        let deadlines = [due, stall_check, plan_due, self.shutdown_answer_due, limit];
+        let schedule_due = self.schedule_due();
+        let deadlines = [
+            due,
+            stall_check,
+            schedule_due,
+            self.shutdown_answer_due,
+            limit,
+        ];
         let deadline = deadlines.into_iter().flatten().min();
         if self.queue.expect(self.wanted(), self.lacks_tensors()) {
             return Ok(());
         }
         let wake = self.control.wait(&mut *self.transport, deadline)?;
         let now = Instant::now();
-        if plan_due.is_some_and(|due| now >= due) {
+        if schedule_due.is_some_and(|due| now >= due) {
             self.halt()?;
         }
         if stall_check.is_some_and(|check| now >= check) {
             self.look_for_stalls(now);
         }
-        if let Some(failure) = self.inquest.verdict() {
+        if let Some(failure) = self.inquest.failure() {
             return Err(Error::PeerLost(failure));
         }
         let expired = self.shutdown_answer_due.is_some_and(|end| now >= end);

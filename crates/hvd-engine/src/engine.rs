@@ -18,7 +18,7 @@ use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
 use crate::counters::{Counters, Counts};
 use crate::cycle::Cycle;
 use crate::execute::team::{Hierarchy, Team};
-use crate::fusion::plan::GroupFusion;
+use crate::fusion::batches::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles, LastHandles, Outcome, Progress};
 use crate::helm::Helm;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
@@ -47,7 +47,7 @@ pub struct EngineOptions {
     /// Whether tensors of different groups may travel together.
     pub group_fusion: GroupFusion,
     /// Whether steps that are always the same are executed without negotiation.
-    pub plans: bool,
+    pub schedules: bool,
     /// Whether the algorithm of an allreduce is chosen by what messages are measured to cost, and
     /// not by a fixed size.
     pub measure_network: bool,
@@ -79,7 +79,7 @@ impl Default for EngineOptions {
             cache_capacity: 1024,
             cycle_time: Duration::ZERO,
             group_fusion: GroupFusion::default(),
-            plans: true,
+            schedules: true,
             measure_network: false,
             join_average: JoinAverage::default(),
             fan_out: None,
@@ -408,7 +408,7 @@ impl Engine {
             return Ok(());
         }
         let started = self.timeline.start(path, marks(mark_cycles));
-        // A plan has no negotiation to show, so it ends.
+        // A schedule has no negotiation to show, so it ends.
         self.helm.rouse();
         started.map_err(|error| Error::Internal(error.to_string()))
     }
@@ -452,7 +452,7 @@ fn hub(topology: &Topology, options: &EngineOptions, timeline: &Timeline) -> Hub
         fusion_threshold: options.fusion_threshold,
         group_fusion: options.group_fusion,
         join_average: options.join_average,
-        plans: options.plans,
+        schedules: options.schedules,
         cache_capacity: options.cache_capacity,
         cycle_time: options.cycle_time,
         stall: options.stall,

@@ -24,8 +24,8 @@ mod cycle;
 mod helm;
 mod local_set;
 mod negotiate;
-mod plan;
 mod process_set;
+mod schedule;
 
 mod execute;
 mod fusion;
@@ -48,7 +48,7 @@ pub use counters::Counts;
 pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};
 pub use execute::team::Hierarchy;
-pub use fusion::plan::GroupFusion;
+pub use fusion::batches::GroupFusion;
 pub use handle::{Completion, Handle, LastHandles, Outcome, Progress};
 pub use hvd_wire::{SetChange, snapshot};
 pub use negotiate::coordinator::JoinAverage;

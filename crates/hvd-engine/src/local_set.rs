@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use hvd_types::{OpKind, ProcessSetId};
-use hvd_wire::{Member, Operation, Ready, TensorPlan};
+use hvd_wire::{Operation, RequestList, TensorRef, TensorSpec};
 
 use crate::execute::Task;
 use crate::execute::team::Team;
 use crate::negotiate::known::KnownTensors;
-use crate::plan::course::Course;
 use crate::queue::{BoxedEntry, Entry};
+use crate::schedule::progress::ScheduleProgress;
 use crate::submit::JOIN_NAME;
 use crate::tables::Table;
 use crate::tensor::Source;
@@ -24,7 +24,7 @@ pub(crate) struct LocalSet {
     known: KnownTensors,
     /// Submitted, announced, and not yet executed.
     pending: Table<Arc<str>, BoxedEntry>,
-    /// The last verdict that was carried out.
+    /// The last response list that was carried out.
     seen: u64,
 }
 
@@ -40,52 +40,52 @@ impl LocalSet {
     }
 
     /// An announcement to the coordinator, with nothing in it yet.
-    pub(crate) fn announcement(&self) -> Ready {
-        Ready {
+    pub(crate) fn announcement(&self) -> RequestList {
+        RequestList {
             process_set: self.id,
             seen: self.seen,
-            ..Ready::default()
+            ..RequestList::default()
         }
     }
 
     /// Takes an entry in and adds it to an announcement: as a number if the same was agreed
     /// before.
-    pub(crate) fn announce(&mut self, entry: BoxedEntry, message: &mut Ready) {
+    pub(crate) fn announce(&mut self, entry: BoxedEntry, message: &mut RequestList) {
         self.describe(&entry, message);
         self.pending.insert(Arc::clone(&entry.request.name), entry);
     }
 
-    fn describe(&self, entry: &Entry, message: &mut Ready) {
+    fn describe(&self, entry: &Entry, message: &mut RequestList) {
         match self.known.number_of(&entry.request) {
             Some(id) => message.cached.push(id),
             None => message.requests.push(entry.request.clone()),
         }
     }
 
-    /// Takes an entry into a plan, or gives it back if the plan has no place for it.
+    /// Takes an entry into a schedule, or gives it back if the schedule has no place for it.
     pub(crate) fn enter(
         &mut self,
         entry: BoxedEntry,
-        course: &mut Course,
+        progress: &mut ScheduleProgress,
     ) -> std::result::Result<(), BoxedEntry> {
         let number = self.known.number_of(&entry.request);
-        if !number.is_some_and(|id| course.accept(id)) {
+        if !number.is_some_and(|id| progress.accept(id)) {
             return Err(entry);
         }
         self.pending.insert(Arc::clone(&entry.request.name), entry);
         Ok(())
     }
 
-    /// Takes everything that is pending into a plan that begins; false if something does not fit.
-    pub(crate) fn enter_pending(&self, course: &mut Course) -> bool {
+    /// Takes everything that is pending into a schedule that begins; false if something does not fit.
+    pub(crate) fn enter_pending(&self, progress: &mut ScheduleProgress) -> bool {
         self.pending.values().all(|entry| {
             let number = self.known.number_of(&entry.request);
-            number.is_some_and(|id| course.accept(id))
+            number.is_some_and(|id| progress.accept(id))
         })
     }
 
-    /// Announces all that is pending, in the order in which it was submitted, after a plan.
-    pub(crate) fn announce_pending(&self, message: &mut Ready) {
+    /// Announces all that is pending, in the order in which it was submitted, after a schedule.
+    pub(crate) fn announce_pending(&self, message: &mut RequestList) {
         let mut pending: Vec<&BoxedEntry> = self.pending.values().collect();
         pending.sort_by_key(|entry| entry.submitted);
         for entry in pending {
@@ -98,19 +98,19 @@ impl LocalSet {
         &'a self,
         operation: &'a Operation,
     ) -> impl Iterator<Item = Option<&'a Source>> {
-        operation.members.iter().map(|member| match member {
-            Member::Known(id) => {
+        operation.tensors.iter().map(|reference| match reference {
+            TensorRef::Cached(id) => {
                 let name = &self.known.get(*id)?.name;
                 self.pending.get(name).map(|entry| &entry.source)
             }
-            Member::New(_) => None,
+            TensorRef::New(_) => None,
         })
     }
 
     /// Bytes of an operation's tensors; none if one of them is not known.
     pub(crate) fn bytes(&self, operation: &Operation) -> Option<u64> {
-        operation.members.iter().try_fold(0_u64, |sum, member| {
-            let Member::Known(id) = member else {
+        operation.tensors.iter().try_fold(0_u64, |sum, reference| {
+            let TensorRef::Cached(id) = reference else {
                 return None;
             };
             let elements = self.known.get(*id)?.shape.elements()?;
@@ -118,7 +118,7 @@ impl LocalSet {
         })
     }
 
-    /// Begins to carry out a verdict: forgets what it says is to be forgotten.
+    /// Begins to carry out a response list: forgets what it says is to be forgotten.
     pub(crate) fn begin(&mut self, sequence: u64, evicted: &[hvd_wire::CacheId]) {
         self.seen = sequence;
         for &id in evicted {
@@ -128,44 +128,47 @@ impl LocalSet {
 
     /// The tensors of an operation, as far as they are known.
     pub(crate) fn names(&self, operation: &Operation) -> impl Iterator<Item = Arc<str>> {
-        operation.members.iter().filter_map(|member| match member {
-            Member::Known(id) => Some(Arc::clone(&self.known.plan(*id)?.name)),
-            Member::New(plan) => Some(Arc::clone(&plan.name)),
-        })
+        operation
+            .tensors
+            .iter()
+            .filter_map(|reference| match reference {
+                TensorRef::Cached(id) => Some(Arc::clone(&self.known.spec(*id)?.name)),
+                TensorRef::New(spec) => Some(Arc::clone(&spec.name)),
+            })
     }
 
     /// What this rank has for each tensor of an operation.
     pub(crate) fn tasks(&mut self, operation: &Operation) -> Result<Vec<Task>> {
         let kind = operation.kind;
         operation
-            .members
+            .tensors
             .iter()
-            .map(|member| self.task(kind, member))
+            .map(|reference| self.task(kind, reference))
             .collect()
     }
 
-    fn task(&mut self, kind: OpKind, member: &Member) -> Result<Task> {
-        let plan = match member {
-            Member::Known(id) => {
+    fn task(&mut self, kind: OpKind, reference: &TensorRef) -> Result<Task> {
+        let spec = match reference {
+            TensorRef::Cached(id) => {
                 let unknown = || Error::Internal(format!("unknown cache number {}", id.0));
-                self.known.plan(*id).ok_or_else(unknown)?
+                self.known.spec(*id).ok_or_else(unknown)?
             }
-            Member::New(plan) => Arc::new(plan.clone()),
+            TensorRef::New(spec) => Arc::new(spec.clone()),
         };
-        let entry = self.pending.remove(&plan.name);
+        let entry = self.pending.remove(&spec.name);
         match &entry {
-            Some(entry) if matches!(member, Member::New(_)) => self.remember(&plan, entry),
+            Some(entry) if matches!(reference, TensorRef::New(_)) => self.remember(&spec, entry),
             Some(_) => {}
             None if self.has_joined() && matches!(kind, OpKind::Allreduce | OpKind::Adasum) => {}
-            None => return Err(not_asked_for(&plan.name)),
+            None => return Err(not_asked_for(&spec.name)),
         }
-        Ok(Task { plan, entry })
+        Ok(Task { spec, entry })
     }
 
-    fn remember(&mut self, plan: &Arc<TensorPlan>, entry: &Entry) {
-        if let Some(id) = plan.cache {
+    fn remember(&mut self, spec: &Arc<TensorSpec>, entry: &Entry) {
+        if let Some(id) = spec.cache {
             self.known
-                .remember(id, Arc::clone(plan), entry.request.clone());
+                .remember(id, Arc::clone(spec), entry.request.clone());
         }
     }
 
@@ -205,6 +208,6 @@ impl LocalSet {
 
 fn not_asked_for(name: &Arc<str>) -> Error {
     Error::Internal(format!(
-        "a verdict names tensor `{name}`, which this rank did not ask for"
+        "a response list names tensor `{name}`, which this rank did not submit"
     ))
 }

@@ -32,7 +32,7 @@ impl Observer {
         }
     }
 
-    /// The operations noted so far and from now on, for other threads.
+    /// The operations recorded so far and from now on, for other threads.
     pub(crate) fn flight_log(&self) -> FlightLog {
         FlightLog(self.recorder.history())
     }
@@ -53,7 +53,7 @@ impl Observer {
         entry.number = Some(number);
     }
 
-    /// A verdict came; all its operations but the first wait for their turn.
+    /// A response list came; all its operations but the first wait for their turn.
     pub(crate) fn queued(&self, set: &LocalSet, responses: &[Response]) {
         if !self.timeline.is_recording() {
             return;
@@ -70,24 +70,24 @@ impl Observer {
     }
 
     /// An operation begins. What is returned goes to [`Self::ended`].
-    pub(crate) fn begun(&mut self, operation: &Operation, tasks: &[Task]) -> Vec<Noted> {
+    pub(crate) fn begun(&mut self, operation: &Operation, tasks: &[Task]) -> Vec<BegunTask> {
         let now = Instant::now();
-        let mut noted = Vec::with_capacity(tasks.len());
-        for Task { plan, entry } in tasks {
+        let mut begun = Vec::with_capacity(tasks.len());
+        for Task { spec, entry } in tasks {
             let number = entry.as_ref().and_then(|entry| entry.number);
             if let Some(number) = number {
                 self.recorder
                     .advance(number, OperationState::Executing, now);
             }
-            self.timeline.operation_start(&plan.name, operation.kind);
-            let plan = Arc::clone(plan);
-            noted.push(Noted { plan, number });
+            self.timeline.operation_start(&spec.name, operation.kind);
+            let spec = Arc::clone(spec);
+            begun.push(BegunTask { spec, number });
         }
-        noted
+        begun
     }
 
     /// An operation has ended.
-    pub(crate) fn ended(&mut self, operation: &Operation, noted: Vec<Noted>, success: bool) {
+    pub(crate) fn ended(&mut self, operation: &Operation, begun: Vec<BegunTask>, success: bool) {
         let (state, now) = (
             if success {
                 OperationState::Done
@@ -96,12 +96,12 @@ impl Observer {
             },
             Instant::now(),
         );
-        for Noted { plan, number } in noted {
+        for BegunTask { spec, number } in begun {
             if let Some(number) = number {
                 self.recorder.advance(number, state, now);
             }
-            let result = success.then_some((operation.dtype, &plan.shape));
-            self.timeline.operation_end(&plan.name, result);
+            let result = success.then_some((operation.dtype, &spec.shape));
+            self.timeline.operation_end(&spec.name, result);
         }
     }
 
@@ -137,7 +137,7 @@ impl Observer {
 
 /// An operation under way, for the notes at its end.
 #[derive(Debug)]
-pub(crate) struct Noted {
-    plan: Arc<hvd_wire::TensorPlan>,
+pub(crate) struct BegunTask {
+    spec: Arc<hvd_wire::TensorSpec>,
     number: Option<OperationNumber>,
 }

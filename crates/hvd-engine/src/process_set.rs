@@ -1,4 +1,4 @@
-//! Which process sets exist. The engine thread changes the list when a verdict says so; callers on
+//! Which process sets exist. The engine thread changes the list when a response list says so; callers on
 //! any thread look at it.
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //!
 //! One short lock guards the names in flight and the entries not yet drained; a caller holds it
 //! for a look-up and a push. Whoever submits is told whether the engine has to be roused: once per
-//! drained queue, by the first submission after a drain; or, while a plan waits for certain tensors,
+//! drained queue, by the first submission after a drain; or, while a schedule waits for certain tensors,
 //! by as many as it waits for. Whoever waits for an operation rouses it in any case.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -126,7 +126,7 @@ struct State {
     called: bool,
     /// How many entries have to be there before the engine is roused.
     quota: usize,
-    /// Whether a plan waits for more entries, so that it has to know if somebody waits who might
+    /// Whether a schedule waits for more entries, so that it has to know if somebody waits who might
     /// have submitted them.
     lacks: bool,
     /// Callers who wait for an operation.
@@ -171,13 +171,13 @@ impl Queue {
         })
     }
 
-    /// As [`Queue::push`], for operations that nobody will ask about: even a plan that waits for
+    /// As [`Queue::push`], for operations that nobody will ask about: even a schedule that waits for
     /// more of them has to know that these are there.
     pub(crate) fn push_unattended(&self, entries: impl Batch) -> Result<Call> {
         Ok(self.accept(entries)?.call())
     }
 
-    /// Says how many submissions can pass before the engine has anything to do, and whether a plan
+    /// Says how many submissions can pass before the engine has anything to do, and whether a schedule
     /// lacks them while other entries wait. True if there are so many already, and it was not
     /// roused.
     pub(crate) fn expect(&self, quota: usize, lacks: bool) -> bool {

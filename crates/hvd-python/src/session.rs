@@ -172,7 +172,7 @@ fn engine_options(
         cycle_time: config.cycle_time,
         // In which order tensors become ready, and so what travels together, is a matter of time.
         fan_out: config.control_fan_out,
-        plans: config.plan && !config.deterministic,
+        schedules: config.schedule && !config.deterministic,
         // The algorithm decides on the order of additions, and so on the last bits.
         measure_network: !config.deterministic,
         // Either way gives the same bits, deterministic or not.
@@ -408,9 +408,9 @@ pub(crate) fn counters() -> PyResult<BTreeMap<&'static str, u64>> {
     let counts = known("counters()")?.engine.counts();
     Ok(BTreeMap::from([
         ("negotiation_messages", counts.negotiation_messages),
-        ("notes", counts.notes),
-        ("plans", counts.plans),
-        ("planned_operations", counts.planned_operations),
+        ("ready_notices", counts.ready_notices),
+        ("schedules", counts.schedules),
+        ("scheduled_operations", counts.scheduled_operations),
         ("negotiated_operations", counts.negotiated_operations),
         ("connections", counts.connections),
     ]))

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape, UnknownCode};
 
 use crate::message::{
-    CacheId, Halted, Kind, Member, Note, Operation, Plan, PlanVerdict, Ready, Request, Response,
-    SetChange, SetVerdict, TensorPlan, Tuned, Verdict,
+    CacheId, MessageKind, Operation, ReadyNotice, Request, RequestList, Response, ResponseList,
+    Schedule, ScheduleCommand, ScheduleHalt, SetChange, SetChangeResult, TensorRef, TensorSpec,
+    Tuned,
 };
 use crate::{Error, Result};
 
-impl Ready {
+impl RequestList {
     /// Reads a message that fills `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader(bytes);
@@ -28,46 +29,49 @@ impl Ready {
     }
 }
 
-impl Kind {
+impl MessageKind {
     /// Takes the kind off a control message and returns the message itself.
     pub fn split(bytes: &[u8]) -> Result<(Self, &[u8])> {
         let mut reader = Reader(bytes);
         let kind = match reader.byte()? {
             0 => Self::Negotiation,
-            1 => Self::Note,
+            1 => Self::ReadyNotice,
             other => return Err(unknown("kind of control message", other)),
         };
         Ok((kind, reader.0))
     }
 }
 
-impl Note {
+impl ReadyNotice {
     /// Reads a message that fills `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader(bytes);
         Ok(Self {
-            plan: reader.number()?,
+            schedule: reader.number()?,
             operation: reader.number()?,
             tensors: reader.0.to_vec(),
         })
     }
 }
 
-impl Verdict {
+impl ResponseList {
     /// Reads a message that fills `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader(bytes);
-        let verdict = Self {
+        let message = Self {
             process_set: reader.process_set()?,
             sequence: reader.number()?,
             evicted: reader.cache_ids()?,
             tuned: reader.flag()?.then(|| reader.tuned()).transpose()?,
             responses: reader.list(Reader::response)?,
-            plan: reader.flag()?.then(|| reader.plan_verdict()).transpose()?,
-            changes: reader.list(Reader::set_verdict)?,
+            schedule: reader
+                .flag()?
+                .then(|| reader.schedule_command())
+                .transpose()?,
+            changes: reader.list(Reader::set_change_result)?,
             shutdown: reader.flag()?.then(|| reader.rank()).transpose()?,
         };
-        reader.finish(verdict)
+        reader.finish(message)
     }
 }
 
@@ -110,40 +114,40 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn set_verdict(&mut self) -> Result<SetVerdict> {
+    fn set_change_result(&mut self) -> Result<SetChangeResult> {
         match self.byte()? {
-            0 => Ok(SetVerdict::Added {
+            0 => Ok(SetChangeResult::Added {
                 id: self.process_set()?,
                 ranks: self.list(Self::rank)?,
             }),
-            1 => Ok(SetVerdict::Removed(self.process_set()?)),
-            2 => Ok(SetVerdict::Refused(self.text()?.to_owned())),
-            other => Err(unknown("verdict on process sets", other)),
+            1 => Ok(SetChangeResult::Removed(self.process_set()?)),
+            2 => Ok(SetChangeResult::Refused(self.text()?.to_owned())),
+            other => Err(unknown("result of a process set change", other)),
         }
     }
 
-    pub(crate) fn halted(&mut self) -> Result<Option<Halted>> {
+    pub(crate) fn halted(&mut self) -> Result<Option<ScheduleHalt>> {
         if !self.flag()? {
             return Ok(None);
         }
-        Ok(Some(Halted {
-            plan: self.number()?,
+        Ok(Some(ScheduleHalt {
+            schedule: self.number()?,
             next: self.number()?,
         }))
     }
 
-    fn plan_verdict(&mut self) -> Result<PlanVerdict> {
+    fn schedule_command(&mut self) -> Result<ScheduleCommand> {
         match self.byte()? {
-            0 => Ok(PlanVerdict::Begin(Plan {
+            0 => Ok(ScheduleCommand::Begin(Schedule {
                 number: self.number()?,
                 operations: self.list(Self::operation)?,
             })),
-            1 => Ok(PlanVerdict::Halt(self.number()?)),
-            2 => Ok(PlanVerdict::End {
+            1 => Ok(ScheduleCommand::Halt(self.number()?)),
+            2 => Ok(ScheduleCommand::End {
                 number: self.number()?,
                 next: self.number()?,
             }),
-            other => Err(unknown("verdict on a plan", other)),
+            other => Err(unknown("schedule command", other)),
         }
     }
 
@@ -186,20 +190,20 @@ impl<'a> Reader<'a> {
             postscale: self.factor()?,
             root: self.rank()?,
             divisor: u32::from_le_bytes(self.array()?),
-            members: self.list(Self::member)?,
+            tensors: self.list(Self::tensor_ref)?,
         })
     }
 
-    fn member(&mut self) -> Result<Member> {
+    fn tensor_ref(&mut self) -> Result<TensorRef> {
         match self.byte()? {
-            0 => Ok(Member::Known(CacheId(self.number()?))),
-            1 => Ok(Member::New(self.tensor_plan()?)),
-            other => Err(unknown("member", other)),
+            0 => Ok(TensorRef::Cached(CacheId(self.number()?))),
+            1 => Ok(TensorRef::New(self.tensor_spec()?)),
+            other => Err(unknown("tensor reference", other)),
         }
     }
 
-    fn tensor_plan(&mut self) -> Result<TensorPlan> {
-        Ok(TensorPlan {
+    fn tensor_spec(&mut self) -> Result<TensorSpec> {
+        Ok(TensorSpec {
             name: Arc::from(self.text()?),
             cache: Some(self.number()?).filter(|&id| id != 0).map(CacheId),
             shape: self.shape()?,

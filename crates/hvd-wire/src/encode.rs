@@ -4,11 +4,11 @@
 use hvd_types::{OpKind, Rank, Shape};
 
 use crate::message::{
-    CacheId, Halted, Member, Note, Operation, PlanVerdict, Ready, Request, Response, SetChange,
-    SetVerdict, TensorPlan, Tuned, Verdict,
+    CacheId, Operation, ReadyNotice, Request, RequestList, Response, ResponseList, ScheduleCommand,
+    ScheduleHalt, SetChange, SetChangeResult, TensorRef, TensorSpec, Tuned,
 };
 
-impl Ready {
+impl RequestList {
     /// Appends this message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.process_set.number().to_le_bytes());
@@ -21,16 +21,16 @@ impl Ready {
     }
 }
 
-impl Note {
+impl ReadyNotice {
     /// Appends this message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        number(out, self.plan);
+        number(out, self.schedule);
         number(out, self.operation);
         out.extend_from_slice(&self.tensors);
     }
 }
 
-impl Verdict {
+impl ResponseList {
     /// Appends this message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.process_set.number().to_le_bytes());
@@ -41,11 +41,11 @@ impl Verdict {
             self::tuned(out, tuned);
         }
         list(out, &self.responses, response);
-        out.push(u8::from(self.plan.is_some()));
-        if let Some(plan) = &self.plan {
-            plan_verdict(out, plan);
+        out.push(u8::from(self.schedule.is_some()));
+        if let Some(command) = &self.schedule {
+            schedule_command(out, command);
         }
-        list(out, &self.changes, set_verdict);
+        list(out, &self.changes, set_change_result);
         out.push(u8::from(self.shutdown.is_some()));
         if let Some(rank) = self.shutdown {
             self::rank(out, rank);
@@ -53,10 +53,10 @@ impl Verdict {
     }
 }
 
-pub(crate) fn halted(out: &mut Vec<u8>, halted: Option<Halted>) {
+pub(crate) fn halted(out: &mut Vec<u8>, halted: Option<ScheduleHalt>) {
     out.push(u8::from(halted.is_some()));
     if let Some(halted) = halted {
-        number(out, halted.plan);
+        number(out, halted.schedule);
         number(out, halted.next);
     }
 }
@@ -88,38 +88,41 @@ pub(crate) fn set_change(out: &mut Vec<u8>, change: &SetChange) {
     }
 }
 
-fn set_verdict(out: &mut Vec<u8>, verdict: &SetVerdict) {
-    match verdict {
-        SetVerdict::Added { id, ranks } => {
+fn set_change_result(out: &mut Vec<u8>, result: &SetChangeResult) {
+    match result {
+        SetChangeResult::Added { id, ranks } => {
             out.push(0);
             out.extend(id.number().to_le_bytes());
             list(out, ranks, |out, &member| rank(out, member));
         }
-        SetVerdict::Removed(id) => {
+        SetChangeResult::Removed(id) => {
             out.push(1);
             out.extend(id.number().to_le_bytes());
         }
-        SetVerdict::Refused(reason) => {
+        SetChangeResult::Refused(reason) => {
             out.push(2);
             text(out, reason);
         }
     }
 }
 
-fn plan_verdict(out: &mut Vec<u8>, verdict: &PlanVerdict) {
-    match verdict {
-        PlanVerdict::Begin(plan) => {
+fn schedule_command(out: &mut Vec<u8>, command: &ScheduleCommand) {
+    match command {
+        ScheduleCommand::Begin(schedule) => {
             out.push(0);
-            number(out, plan.number);
-            list(out, &plan.operations, operation);
+            number(out, schedule.number);
+            list(out, &schedule.operations, operation);
         }
-        PlanVerdict::Halt(plan) => {
+        ScheduleCommand::Halt(schedule) => {
             out.push(1);
-            number(out, *plan);
+            number(out, *schedule);
         }
-        PlanVerdict::End { number: plan, next } => {
+        ScheduleCommand::End {
+            number: schedule,
+            next,
+        } => {
             out.push(2);
-            number(out, *plan);
+            number(out, *schedule);
             number(out, *next);
         }
     }
@@ -156,28 +159,28 @@ fn operation(out: &mut Vec<u8>, operation: &Operation) {
     factors(out, operation.prescale, operation.postscale);
     rank(out, operation.root);
     out.extend(operation.divisor.to_le_bytes());
-    list(out, &operation.members, member);
+    list(out, &operation.tensors, tensor_ref);
 }
 
-fn member(out: &mut Vec<u8>, member: &Member) {
-    match member {
-        Member::Known(id) => {
+fn tensor_ref(out: &mut Vec<u8>, tensor: &TensorRef) {
+    match tensor {
+        TensorRef::Cached(id) => {
             out.push(0);
             number(out, id.0);
         }
-        Member::New(plan) => {
+        TensorRef::New(spec) => {
             out.push(1);
-            tensor_plan(out, plan);
+            tensor_spec(out, spec);
         }
     }
 }
 
-fn tensor_plan(out: &mut Vec<u8>, plan: &TensorPlan) {
-    text(out, &plan.name);
+fn tensor_spec(out: &mut Vec<u8>, spec: &TensorSpec) {
+    text(out, &spec.name);
     // Numbers start at 1, so 0 is free to mean "not remembered".
-    number(out, plan.cache.map_or(0, |id| id.0));
-    shape(out, &plan.shape);
-    list(out, &plan.first_dimensions, |out, &dimension| {
+    number(out, spec.cache.map_or(0, |id| id.0));
+    shape(out, &spec.shape);
+    list(out, &spec.first_dimensions, |out, &dimension| {
         number(out, dimension);
     });
 }

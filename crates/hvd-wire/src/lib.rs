@@ -1,7 +1,7 @@
-//! The negotiation's messages as bytes: [`Ready`] from a rank to the coordinator, [`Gathered`] from
-//! many ranks by way of one, [`Verdict`] from the coordinator to every rank, [`Note`] between ranks
-//! that need no negotiation, and the [`frame`]s that carry them; and the [`snapshot`] of a rank for
-//! diagnosis.
+//! The messages of the negotiation as bytes: [`RequestList`] from a rank to the coordinator,
+//! [`MergedRequestLists`] from a relay for the ranks below it, [`ResponseList`] from the coordinator
+//! to every rank, [`ReadyNotice`] between ranks that follow a schedule, and the [`frame`]s that carry
+//! them; and the answer of a rank to a status query ([`snapshot`]).
 //!
 //! Numbers are little-endian; texts and lists are preceded by a 32-bit count, checked against the
 //! bytes that are really there before anything is allocated. Both ends run the same version of
@@ -15,13 +15,14 @@ mod decode;
 mod encode;
 mod error;
 pub mod frame;
-mod gathered;
+mod merged;
 mod message;
 pub mod snapshot;
 
 pub use error::{Error, Result};
-pub use gathered::{Gathered, Part, SharedRequest};
+pub use merged::{MergedRequestLists, SharedRequest, SharedRequestList};
 pub use message::{
-    CacheId, Halted, Kind, Member, Note, Operation, Plan, PlanVerdict, Ready, Request, Response,
-    SetChange, SetVerdict, TensorPlan, Tuned, Verdict,
+    CacheId, MessageKind, Operation, ReadyNotice, Request, RequestList, Response, ResponseList,
+    Schedule, ScheduleCommand, ScheduleHalt, SetChange, SetChangeResult, TensorRef, TensorSpec,
+    Tuned,
 };

@@ -1,4 +1,4 @@
-//! What ranks tell each other.
+//! The messages that ranks exchange.
 //!
 //! A tensor is described in full once ([`Request`]). If the ranks agree and it may come again, the
 //! coordinator gives it a [`CacheId`], and from then on the number stands for the description. A
@@ -13,7 +13,7 @@ use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheId(pub u64);
 
-/// "This tensor is ready here": one rank's full description of an operation it asked for.
+/// One rank's full description of an operation that it has submitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The tensor's name, by which ranks are matched.
@@ -38,36 +38,36 @@ pub struct Request {
     pub group: Option<Arc<str>>,
 }
 
-/// What a rank tells the coordinator about one process set: what became ready there since the
-/// last message.
+/// What a rank has submitted in one process set since its last message to the coordinator.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Ready {
-    /// The process set all of this is about.
+pub struct RequestList {
+    /// The process set of all requests in this list.
     pub process_set: ProcessSetId,
-    /// Sequence number of the last verdict on this set that this rank has read.
+    /// Sequence number of the last response list for this set that this rank has read.
     pub seen: u64,
     /// Tensors that were agreed before and have not changed.
     pub cached: Vec<CacheId>,
     /// Tensors that are new or have changed.
     pub requests: Vec<Request>,
-    /// Process sets this rank wants to see added or removed, in this order.
+    /// Process sets that this rank asks to add or remove, in this order.
     pub changes: Vec<SetChange>,
-    /// Whether this rank wants the job's engine to shut down.
+    /// Whether this rank asks for a shutdown of the engine.
     pub shutdown: bool,
-    /// Said once of a plan: this rank does not go on with it.
-    pub halted: Option<Halted>,
+    /// Sent once per schedule, when this rank stops following it.
+    pub halted: Option<ScheduleHalt>,
 }
 
-/// How far a rank has come in a plan that it does not go on with.
+/// How far a rank has come in a schedule that it stops following.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Halted {
-    /// The plan's number.
-    pub plan: u64,
-    /// The first operation that this rank has not called for, counted from 0 over all rounds.
+pub struct ScheduleHalt {
+    /// The schedule's number.
+    pub schedule: u64,
+    /// The first operation for which this rank has sent no [`ReadyNotice`], counted from 0 over all
+    /// rounds.
     pub next: u64,
 }
 
-/// A change of the process sets, which all ranks have to ask for in the same order.
+/// A change of the process sets; all ranks must request changes in the same order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetChange {
     /// A new set of these ranks, ascending.
@@ -76,9 +76,9 @@ pub enum SetChange {
     Remove(ProcessSetId),
 }
 
-/// What became of a change of the process sets.
+/// The result of a change of the process sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SetVerdict {
+pub enum SetChangeResult {
     /// The set exists from here on.
     Added {
         /// Its number.
@@ -88,44 +88,45 @@ pub enum SetVerdict {
     },
     /// The set does not exist any more.
     Removed(ProcessSetId),
-    /// Nothing has changed, for this reason.
+    /// The change was refused, for this reason.
     Refused(String),
 }
 
-/// What the coordinator tells every member of a process set. Verdicts on a set are numbered from 1;
-/// a rank carries out all verdicts in the order in which it gets them.
+/// The coordinator's decisions for the members of a process set. The lists of a set are numbered
+/// from 1; a rank carries them out in the order in which they arrive.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Verdict {
-    /// The process set this is about.
+pub struct ResponseList {
+    /// The process set.
     pub process_set: ProcessSetId,
-    /// Number of this verdict.
+    /// Number of this list.
     pub sequence: u64,
-    /// Descriptions to forget, before anything else is done.
+    /// Cache entries to drop, before anything else is done.
     pub evicted: Vec<CacheId>,
-    /// How operations are executed from here on, those of this verdict first, if that changes.
-    /// Only verdicts on the global set say so: every rank gets them, at the same point of the order.
+    /// New execution parameters, if they change; they apply from the first operation of this list
+    /// on. Only lists for the global set carry them, so all ranks switch between the same two
+    /// operations.
     pub tuned: Option<Tuned>,
     /// What to do, in order.
     pub responses: Vec<Response>,
-    /// What is said of a plan; after the responses. Only verdicts on the global set say something.
-    pub plan: Option<PlanVerdict>,
-    /// What became of changes of the process sets, in order; after the responses.
-    pub changes: Vec<SetVerdict>,
-    /// The rank that asked for the engine to end after this, if one did.
+    /// A command about the schedule, to follow after the responses. Only lists for the global set
+    /// carry one.
+    pub schedule: Option<ScheduleCommand>,
+    /// Results of process set changes, in order, to apply after the responses.
+    pub changes: Vec<SetChangeResult>,
+    /// The rank that asked for a shutdown after this list, if one did.
     pub shutdown: Option<Rank>,
 }
 
-/// What all ranks that execute an operation must do alike, and may change between operations.
+/// Execution parameters on which all ranks must agree, and which may change between operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuned {
     /// Bytes that travel before the receiver starts to work on them; from 1 to [`Tuned::LIMIT`].
     pub chunk_bytes: u64,
-    /// Largest allreduce that is done in few steps rather than with few bytes; up to
-    /// [`Tuned::LIMIT`].
+    /// Largest allreduce that uses the latency-optimal algorithm; up to [`Tuned::LIMIT`].
     pub small_allreduce_bytes: u64,
-    /// Whether allreduce goes by way of hosts.
+    /// Whether allreduce is hierarchical.
     pub hierarchical_allreduce: bool,
-    /// Whether allgather goes by way of hosts.
+    /// Whether allgather is hierarchical.
     pub hierarchical_allgather: bool,
 }
 
@@ -134,12 +135,12 @@ impl Tuned {
     pub const LIMIT: u64 = 1 << 30;
 }
 
-/// One thing to do.
+/// One decision of the coordinator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Response {
     /// Execute an operation, possibly on several tensors at once.
     Execute(Operation),
-    /// The ranks do not agree about a tensor; whoever waits for it is told why.
+    /// The ranks do not agree about a tensor; it fails with this reason.
     Refuse {
         /// The tensor.
         name: Arc<str>,
@@ -158,7 +159,7 @@ pub enum Response {
 pub struct Operation {
     /// What to do.
     pub kind: OpKind,
-    /// Type of the elements of every member.
+    /// Type of the elements of every tensor.
     pub dtype: DType,
     /// How elements are reduced.
     pub reduce_op: ReduceOp,
@@ -171,24 +172,24 @@ pub struct Operation {
     /// What an average is divided by.
     pub divisor: u32,
     /// The tensors; more than one if they were fused.
-    pub members: Vec<Member>,
+    pub tensors: Vec<TensorRef>,
 }
 
 /// One tensor of an operation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Member {
-    /// Described by an earlier verdict.
-    Known(CacheId),
+pub enum TensorRef {
+    /// Described by an earlier response list.
+    Cached(CacheId),
     /// Described here.
-    New(TensorPlan),
+    New(TensorSpec),
 }
 
 /// The agreed description of one tensor.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TensorPlan {
+pub struct TensorSpec {
     /// The tensor's name.
     pub name: Arc<str>,
-    /// The number that stands for it from now on, if it is to be remembered.
+    /// Its cache number, if it is cached.
     pub cache: Option<CacheId>,
     /// The shape; its first dimension is rank 0's where ranks may differ.
     pub shape: Shape,
@@ -196,48 +197,48 @@ pub struct TensorPlan {
     pub first_dimensions: Vec<u64>,
 }
 
-/// What the coordinator says of the plan.
+/// A command of the coordinator about the schedule.
 #[derive(Debug, Clone, PartialEq)]
-pub enum PlanVerdict {
-    /// From here on operations are executed by this plan, without negotiation.
-    Begin(Plan),
-    /// Nobody calls for any more operations of the plan with this number. Every rank answers how
-    /// far it has come.
+pub enum ScheduleCommand {
+    /// From here on operations follow this schedule, without negotiation.
+    Begin(Schedule),
+    /// Send no more notices for the schedule with this number. Every rank answers with a
+    /// [`ScheduleHalt`].
     Halt(u64),
-    /// The plan is over: operations before `next` are executed, no others.
+    /// The schedule is over: operations before `next` are executed, no others.
     End {
-        /// The plan's number.
+        /// The schedule's number.
         number: u64,
         /// The first operation that is not executed.
         next: u64,
     },
 }
 
-/// Operations that come over and over, in this order.
+/// Operations that repeat in this order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// Plans of a job are numbered from 1.
+pub struct Schedule {
+    /// The schedules of a job are numbered from 1.
     pub number: u64,
     /// One round.
     pub operations: Vec<Operation>,
 }
 
-/// What a rank calls out to others when it has everything for the next operation of a plan.
+/// Sent by a rank when it has all tensors of the next operation of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Note {
-    /// The plan's number.
-    pub plan: u64,
+pub struct ReadyNotice {
+    /// The schedule's number.
+    pub schedule: u64,
     /// The operation, counted from 0 over all rounds.
     pub operation: u64,
-    /// This rank's tensors, if they are small enough to travel with the note.
+    /// This rank's tensors, if they are small enough to be sent inside the notice.
     pub tensors: Vec<u8>,
 }
 
 /// What a control message is: its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A [`Ready`] to the coordinator, or a [`Verdict`] from it.
+pub enum MessageKind {
+    /// A [`RequestList`] to the coordinator, or a [`ResponseList`] from it.
     Negotiation = 0,
-    /// A [`Note`].
-    Note = 1,
+    /// A [`ReadyNotice`].
+    ReadyNotice = 1,
 }

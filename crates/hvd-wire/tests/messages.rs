@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, Ranks, ReduceOp, Shape};
 use hvd_wire::{
-    CacheId, Error, Gathered, Halted, Kind, Member, Note, Operation, Part, Plan, PlanVerdict,
-    Ready, Request, Response, SetChange, SetVerdict, SharedRequest, TensorPlan, Tuned, Verdict,
+    CacheId, Error, MergedRequestLists, MessageKind, Operation, ReadyNotice, Request, RequestList,
+    Response, ResponseList, Schedule, ScheduleCommand, ScheduleHalt, SetChange, SetChangeResult,
+    SharedRequest, SharedRequestList, TensorRef, TensorSpec, Tuned,
 };
 use proptest::prelude::*;
 
@@ -54,18 +55,18 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn tensor_plan()(
+    fn tensor_spec()(
         name in name(), cache in prop::option::of(1..u64::MAX), shape in shape(),
         first_dimensions in prop::collection::vec(any::<u64>(), 0..5),
-    ) -> TensorPlan {
-        TensorPlan { name, cache: cache.map(CacheId), shape, first_dimensions }
+    ) -> TensorSpec {
+        TensorSpec { name, cache: cache.map(CacheId), shape, first_dimensions }
     }
 }
 
-fn member() -> impl Strategy<Value = Member> {
+fn tensor_ref() -> impl Strategy<Value = TensorRef> {
     prop_oneof![
-        any::<u64>().prop_map(|id| Member::Known(CacheId(id))),
-        tensor_plan().prop_map(Member::New),
+        any::<u64>().prop_map(|id| TensorRef::Cached(CacheId(id))),
+        tensor_spec().prop_map(TensorRef::New),
     ]
 }
 
@@ -73,10 +74,10 @@ prop_compose! {
     fn operation()(
         kind in kind(), dtype in dtype(), reduce_op in reduce_op(), prescale in factor(),
         postscale in factor(), root in any::<u32>(), divisor in any::<u32>(),
-        members in prop::collection::vec(member(), 0..5),
+        tensors in prop::collection::vec(tensor_ref(), 0..5),
     ) -> Operation {
         let root = Rank::new(root);
-        Operation { kind, dtype, reduce_op, prescale, postscale, root, divisor, members }
+        Operation { kind, dtype, reduce_op, prescale, postscale, root, divisor, tensors }
     }
 }
 
@@ -105,53 +106,58 @@ fn set_change() -> impl Strategy<Value = SetChange> {
     ]
 }
 
-fn set_verdict() -> impl Strategy<Value = SetVerdict> {
+fn set_change_result() -> impl Strategy<Value = SetChangeResult> {
     prop_oneof![
-        (process_set(), ranks()).prop_map(|(id, ranks)| SetVerdict::Added { id, ranks }),
-        process_set().prop_map(SetVerdict::Removed),
-        ".{0,40}".prop_map(SetVerdict::Refused),
+        (process_set(), ranks()).prop_map(|(id, ranks)| SetChangeResult::Added { id, ranks }),
+        process_set().prop_map(SetChangeResult::Removed),
+        ".{0,40}".prop_map(SetChangeResult::Refused),
     ]
 }
 
 prop_compose! {
-    fn ready()(
+    fn request_list()(
         process_set in process_set(), changes in prop::collection::vec(set_change(), 0..4),
         seen in any::<u64>(), cached in cache_ids(),
         requests in prop::collection::vec(request(), 0..6), shutdown in any::<bool>(),
         halted in prop::option::of(halted()),
-    ) -> Ready {
-        Ready { process_set, seen, cached, requests, changes, shutdown, halted }
+    ) -> RequestList {
+        RequestList { process_set, seen, cached, requests, changes, shutdown, halted }
     }
 }
 
 prop_compose! {
-    fn halted()(plan in any::<u64>(), next in any::<u64>()) -> Halted {
-        Halted { plan, next }
+    fn halted()(schedule in any::<u64>(), next in any::<u64>()) -> ScheduleHalt {
+        ScheduleHalt { schedule, next }
     }
 }
 
 prop_compose! {
-    fn plan()(
+    fn schedule()(
         number in any::<u64>(), operations in prop::collection::vec(operation(), 0..4),
-    ) -> Plan {
-        Plan { number, operations }
+    ) -> Schedule {
+        Schedule { number, operations }
     }
 }
 
-fn plan_verdict() -> impl Strategy<Value = PlanVerdict> {
+fn schedule_command() -> impl Strategy<Value = ScheduleCommand> {
     prop_oneof![
-        plan().prop_map(PlanVerdict::Begin),
-        any::<u64>().prop_map(PlanVerdict::Halt),
-        halted().prop_map(|Halted { plan: number, next }| PlanVerdict::End { number, next }),
+        schedule().prop_map(ScheduleCommand::Begin),
+        any::<u64>().prop_map(ScheduleCommand::Halt),
+        halted().prop_map(
+            |ScheduleHalt {
+                 schedule: number,
+                 next,
+             }| ScheduleCommand::End { number, next }
+        ),
     ]
 }
 
 prop_compose! {
-    fn note()(
-        plan in any::<u64>(), operation in any::<u64>(),
+    fn ready_notice()(
+        schedule in any::<u64>(), operation in any::<u64>(),
         tensors in prop::collection::vec(any::<u8>(), 0..40),
-    ) -> Note {
-        Note { plan, operation, tensors }
+    ) -> ReadyNotice {
+        ReadyNotice { schedule, operation, tensors }
     }
 }
 
@@ -165,39 +171,39 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn verdict()(
-        process_set in process_set(), changes in prop::collection::vec(set_verdict(), 0..4),
+    fn response_list()(
+        process_set in process_set(), changes in prop::collection::vec(set_change_result(), 0..4),
         sequence in any::<u64>(), evicted in cache_ids(), tuned in prop::option::of(tuned()),
         responses in prop::collection::vec(response(), 0..6),
-        plan in prop::option::of(plan_verdict()), shutdown in prop::option::of(any::<u32>()),
-    ) -> Verdict {
+        schedule in prop::option::of(schedule_command()), shutdown in prop::option::of(any::<u32>()),
+    ) -> ResponseList {
         let shutdown = shutdown.map(Rank::new);
-        Verdict { process_set, sequence, evicted, tuned, responses, plan, changes, shutdown }
+        ResponseList { process_set, sequence, evicted, tuned, responses, schedule, changes, shutdown }
     }
 }
 
 prop_compose! {
-    fn part()(
-        ready in ready(), numbers in prop::collection::btree_set(0_u32..50, 1..8),
+    fn shared_list()(
+        list in request_list(), numbers in prop::collection::btree_set(0_u32..50, 1..8),
         each in any::<bool>(), device in device(),
-    ) -> Part {
+    ) -> SharedRequestList {
         let ranks: Ranks = numbers.into_iter().map(Rank::new).collect();
         let count = if each { ranks.len() } else { 0 };
-        let mut part = Part { ranks, ..Part::of(Rank::new(0), ready) };
-        for shared in &mut part.requests {
+        let mut list = SharedRequestList { ranks, ..SharedRequestList::of(Rank::new(0), list) };
+        for shared in &mut list.requests {
             shared.first_dimensions = vec![3; count];
             shared.devices = vec![device; count];
         }
-        part
+        list
     }
 }
 
 prop_compose! {
-    fn gathered()(
-        parts in prop::collection::vec(part(), 0..4),
+    fn merged()(
+        lists in prop::collection::vec(shared_list(), 0..4),
         seen in prop::collection::vec((process_set(), any::<u64>()), 0..4), routed in any::<u64>(),
-    ) -> Gathered {
-        Gathered { parts, seen, routed }
+    ) -> MergedRequestLists {
+        MergedRequestLists { lists, seen, routed }
     }
 }
 
@@ -209,53 +215,53 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn ready_round_trips(message in ready()) {
+    fn request_list_round_trips(message in request_list()) {
         let bytes = encoded(|out| message.encode(out));
-        prop_assert_eq!(Ready::decode(&bytes).unwrap(), message);
+        prop_assert_eq!(RequestList::decode(&bytes).unwrap(), message);
     }
 
     #[test]
-    fn gathered_round_trips(message in gathered()) {
+    fn merged_request_lists_round_trip(message in merged()) {
         let bytes = encoded(|out| message.encode(out));
-        prop_assert_eq!(Gathered::decode(&bytes).unwrap(), message);
+        prop_assert_eq!(MergedRequestLists::decode(&bytes).unwrap(), message);
     }
 
     #[test]
-    fn verdict_round_trips(message in verdict()) {
+    fn response_list_round_trips(message in response_list()) {
         let bytes = encoded(|out| message.encode(out));
-        prop_assert_eq!(Verdict::decode(&bytes).unwrap(), message);
+        prop_assert_eq!(ResponseList::decode(&bytes).unwrap(), message);
     }
 
     #[test]
-    fn note_round_trips(message in note()) {
+    fn ready_notice_round_trips(message in ready_notice()) {
         let bytes = encoded(|out| {
-            out.push(Kind::Note as u8);
+            out.push(MessageKind::ReadyNotice as u8);
             message.encode(out);
         });
-        let (kind, rest) = Kind::split(&bytes).unwrap();
-        prop_assert_eq!(kind, Kind::Note);
-        prop_assert_eq!(Note::decode(rest).unwrap(), message);
+        let (kind, rest) = MessageKind::split(&bytes).unwrap();
+        prop_assert_eq!(kind, MessageKind::ReadyNotice);
+        prop_assert_eq!(ReadyNotice::decode(rest).unwrap(), message);
         for end in 0..16 {
-            prop_assert!(Note::decode(&rest[..end]).is_err());
+            prop_assert!(ReadyNotice::decode(&rest[..end]).is_err());
         }
     }
 
     #[test]
-    fn no_shorter_or_longer_message_is_accepted(message in verdict(), extra in any::<u8>()) {
+    fn no_shorter_or_longer_message_is_accepted(message in response_list(), extra in any::<u8>()) {
         let mut bytes = encoded(|out| message.encode(out));
         for end in 0..bytes.len() {
-            prop_assert!(Verdict::decode(&bytes[..end]).is_err());
+            prop_assert!(ResponseList::decode(&bytes[..end]).is_err());
         }
         bytes.push(extra);
-        prop_assert!(Verdict::decode(&bytes).is_err());
+        prop_assert!(ResponseList::decode(&bytes).is_err());
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Ready::decode(&bytes);
-        let _ = Verdict::decode(&bytes);
-        let _ = Kind::split(&bytes).map(|(_, rest)| Note::decode(rest));
-        let _ = Gathered::decode(&bytes);
+        let _ = RequestList::decode(&bytes);
+        let _ = ResponseList::decode(&bytes);
+        let _ = MessageKind::split(&bytes).map(|(_, rest)| ReadyNotice::decode(rest));
+        let _ = MergedRequestLists::decode(&bytes);
     }
 }
 
@@ -273,23 +279,23 @@ fn a_list_that_does_not_fit_its_ranks_is_refused() {
         postscale: 1.0,
         group: None,
     };
-    let mut part = Part {
+    let mut list = SharedRequestList {
         ranks: [1, 2, 5].into_iter().map(Rank::new).collect(),
         requests: vec![SharedRequest::from(request)],
-        ..Part::default()
+        ..SharedRequestList::default()
     };
-    let decoded = |part: &Part| {
-        let gathered = Gathered {
-            parts: vec![part.clone()],
-            ..Gathered::default()
+    let decoded = |list: &SharedRequestList| {
+        let merged = MergedRequestLists {
+            lists: vec![list.clone()],
+            ..MergedRequestLists::default()
         };
-        Gathered::decode(&encoded(|out| gathered.encode(out)))
+        MergedRequestLists::decode(&encoded(|out| merged.encode(out)))
     };
-    assert!(decoded(&part).is_ok());
-    part.requests[0].first_dimensions = vec![1, 2];
-    assert_eq!(decoded(&part), Err(Error::BadRanks));
+    assert!(decoded(&list).is_ok());
+    list.requests[0].first_dimensions = vec![1, 2];
+    assert_eq!(decoded(&list), Err(Error::BadRanks));
     assert_eq!(
-        decoded(&Part::default()),
+        decoded(&SharedRequestList::default()),
         Err(Error::BadRanks),
         "nobody says it"
     );
@@ -309,12 +315,12 @@ fn golden_bytes_of_a_ready_message() {
         postscale: 0.5,
         group: None,
     };
-    let ready = Ready {
+    let list = RequestList {
         seen: 2,
         cached: vec![CacheId(7)],
         requests: vec![request],
         shutdown: true,
-        ..Ready::default()
+        ..RequestList::default()
     };
     let expected: Vec<u8> = [
         &0_u32.to_le_bytes()[..], // the global process set
@@ -335,10 +341,10 @@ fn golden_bytes_of_a_ready_message() {
         &[0],                     // no group
         &0_u32.to_le_bytes(),     // no change of process sets
         &[1],                     // shutdown
-        &[0],                     // no plan was halted
+        &[0],                     // no schedule was halted
     ]
     .concat();
-    assert_eq!(encoded(|out| ready.encode(out)), expected);
+    assert_eq!(encoded(|out| list.encode(out)), expected);
 }
 
 #[test]
@@ -350,11 +356,11 @@ fn sizes_that_nobody_chooses_are_refused() {
             hierarchical_allreduce: true,
             hierarchical_allgather: false,
         };
-        let verdict = Verdict {
+        let list = ResponseList {
             tuned: Some(tuned),
-            ..Verdict::default()
+            ..ResponseList::default()
         };
-        Verdict::decode(&encoded(|out| verdict.encode(out)))
+        ResponseList::decode(&encoded(|out| list.encode(out)))
     };
     let most = Tuned::LIMIT;
     assert!(decode(1, 0).is_ok() && decode(most, most).is_ok());
@@ -368,5 +374,5 @@ fn sizes_that_nobody_chooses_are_refused() {
 fn a_list_longer_than_its_message_is_refused_before_memory_is_taken() {
     let mut bytes = 0_u64.to_le_bytes().to_vec();
     bytes.extend(u32::MAX.to_le_bytes());
-    assert!(Ready::decode(&bytes).is_err());
+    assert!(RequestList::decode(&bytes).is_err());
 }

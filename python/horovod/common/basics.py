@@ -248,11 +248,11 @@ def gloo_enabled() -> bool:
 def counters() -> dict[str, int]:
     """What this process's engine has done since `init`, in numbers.
 
-    `negotiation_messages` counts what it has sent to agree with other ranks on what comes next,
-    `negotiated_operations` what was executed after that. A step that is always the same follows a
-    plan instead (`plans`): its operations (`planned_operations`) need no negotiation, only a note
-    each that says that this rank has begun (`notes`). `connections` is the number of
-    connections to ranks of other hosts; they are made when they are first needed.
+    `negotiation_messages` counts the messages sent to negotiate operations, `negotiated_operations`
+    the operations executed after negotiation. A step that repeats follows a schedule instead
+    (`schedules`): its operations (`scheduled_operations`) need no negotiation, only one notice each
+    that this rank is ready (`ready_notices`). `connections` is the number of connections to ranks
+    of other hosts; they are made when they are first needed.
     """
     _initialized()
     return _core.counters()

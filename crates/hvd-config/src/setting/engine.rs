@@ -114,10 +114,10 @@ pub(super) const OPERATIONS: Group = Group {
             "1 keeps the tensors of a group from being fused with others.",
         ),
         setting(
-            name::PLAN,
+            name::SCHEDULE,
             Values::Flag,
             "1",
-            "1 executes steps that are always the same by a plan, without negotiation; 0 always \
+            "1 runs repeated steps by a schedule, without negotiation; 0 always \
              negotiates.",
         ),
         setting(

@@ -158,7 +158,7 @@ fn half_a_placement_is_refused() {
 fn what_is_not_set_is_as_documented() {
     let config = WorkerConfig::read(&Environment::default()).unwrap();
     assert!(!config.dynamic_process_sets && !config.disable_group_fusion && !config.elastic);
-    assert!(!config.timeline_mark_cycles && !config.deterministic && config.plan);
+    assert!(!config.timeline_mark_cycles && !config.deterministic && config.schedule);
     assert_eq!(config.join_average, JoinAverage::AllRanks);
     assert_eq!(config.hierarchical_allreduce, None);
     assert_eq!(config.hierarchical_allgather, None);
@@ -178,7 +178,7 @@ fn switches_and_words_are_read() {
         ("HOROVOD_DYNAMIC_PROCESS_SETS", "1"),
         ("HOROVOD_DISABLE_GROUP_FUSION", "true"),
         ("HOROVOD_DETERMINISTIC", "TRUE"),
-        ("HOROVOD_PLAN", "0"),
+        ("HOROVOD_SCHEDULE", "0"),
         ("HOROVOD_CONTROL_FAN_OUT", "3"),
         ("HOROVOD_TIMELINE_MARK_CYCLES", "1"),
         ("HOROVOD_ELASTIC", "1"),
@@ -190,7 +190,7 @@ fn switches_and_words_are_read() {
     ])
     .unwrap();
     assert!(config.dynamic_process_sets && config.disable_group_fusion && config.elastic);
-    assert!(config.timeline_mark_cycles && config.deterministic && !config.plan);
+    assert!(config.timeline_mark_cycles && config.deterministic && !config.schedule);
     assert_eq!(config.control_fan_out.map(NonZeroUsize::get), Some(3));
     assert_eq!(config.hierarchical_allreduce, Some(true));
     assert_eq!(config.hierarchical_allgather, Some(false));

@@ -2,7 +2,7 @@
 //! runs.
 //!
 //! [`Meter`] makes speeds of what the coordinator of the global set decides, [`Tuner`] decides what
-//! to try next, [`Log`] writes it down. New parameters take effect with a verdict on the global
+//! to try next, [`Log`] writes it down. New parameters take effect with a response list on the global
 //! set, which reaches all ranks at the same point of their order and between two operations. Off
 //! unless asked for; over for good when the best is found.
 //!

@@ -1,7 +1,7 @@
 //! The cycle's side of the negotiation: what this rank and those below it announce goes up towards
-//! rank 0, verdicts come down. Who speaks to whom is the business of `negotiate/voice.rs`.
+//! rank 0, response lists come down. Who speaks to whom is the business of `negotiate/voice.rs`.
 //!
-//! - `PASS-1` a verdict is on its way to everybody below before this rank begins to carry it out:
+//! - `PASS-1` a response list is on its way to everybody below before this rank begins to carry it out:
 //!   no rank waits in an operation for another one that this rank keeps from hearing of it.
 //! - `PASS-2` this rank insists on that, waiting for a slow child, only when it has carried out
 //!   everything that it passed on before: the child may be in the middle of that, and needs this
@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use hvd_types::{Rank, Topology};
-use hvd_wire::{Kind, Note, Ready, Verdict};
+use hvd_wire::{MessageKind, ReadyNotice, RequestList, ResponseList};
 
 use super::Cycle;
 use crate::negotiate::coordinator::Breach;
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 impl Cycle {
     /// Says something to rank 0, or has it said with what others below have to say.
-    pub(super) fn tell(&mut self, message: Ready) -> Result<()> {
+    pub(super) fn tell(&mut self, message: RequestList) -> Result<()> {
         let message = self.voice.say(message, Instant::now());
         let message = message.map_err(|breach| blame(&self.topology, &breach))?;
         message.map_or(Ok(()), |message| self.post_upward(&message))
@@ -43,12 +43,14 @@ impl Cycle {
         let parent = self.voice.place().parent;
         let is_parent = |peer| Some(peer) == parent;
         let encode = |out: &mut Vec<u8>| message.encode(out);
-        let count = self.control.post(Kind::Negotiation, is_parent, encode)?;
+        let count = self
+            .control
+            .post(MessageKind::Negotiation, is_parent, encode)?;
         self.counters.negotiation_messages.add(count);
         Ok(())
     }
 
-    /// Reads what has arrived: words from below, verdicts from above, notes from everywhere.
+    /// Reads what has arrived: words from below, response lists from above, notices from everywhere.
     pub(super) fn listen(&mut self) -> Result<()> {
         let Self {
             control,
@@ -56,17 +58,19 @@ impl Cycle {
             voice,
             topology,
             heard,
-            roll_call,
+            ready_barrier,
             ..
         } = self;
         let parent = voice.place().parent;
         control.receive(&mut **transport, |peer, kind, bytes| {
             match kind {
-                Kind::Note => roll_call.hear(peer, Note::decode(bytes).map_err(garbled(peer))?),
-                Kind::Negotiation if Some(peer) == parent => {
-                    heard.push_back(Verdict::decode(bytes).map_err(garbled(peer))?);
+                MessageKind::ReadyNotice => {
+                    ready_barrier.hear(peer, ReadyNotice::decode(bytes).map_err(garbled(peer))?);
                 }
-                Kind::Negotiation => {
+                MessageKind::Negotiation if Some(peer) == parent => {
+                    heard.push_back(ResponseList::decode(bytes).map_err(garbled(peer))?);
+                }
+                MessageKind::Negotiation => {
                     let result = voice.hear(peer, bytes, Instant::now());
                     result.map_err(|breach| blame(topology, &breach))?;
                 }
@@ -77,28 +81,30 @@ impl Cycle {
 
     /// Passes on and carries out what rank 0 has decided, here or elsewhere; true if that was
     /// anything.
-    pub(super) fn follow_verdicts(&mut self) -> Result<bool> {
+    pub(super) fn follow_response_lists(&mut self) -> Result<bool> {
         let mut any = false;
         if self.voice.hub().is_some() {
-            for (verdict, route) in self.voice.decide(Instant::now()) {
+            for (response_list, route) in self.voice.decide(Instant::now()) {
                 any = true;
-                self.pass_down(verdict, &route)?;
+                self.pass_down(response_list, &route)?;
             }
         }
-        while let Some(verdict) = self.heard.pop_front() {
+        while let Some(response_list) = self.heard.pop_front() {
             any = true;
-            let route = self.voice.route(&verdict);
-            self.pass_down(verdict, &route)?;
+            let route = self.voice.route(&response_list);
+            self.pass_down(response_list, &route)?;
         }
         self.carry_out_all()?;
         Ok(any)
     }
 
-    fn pass_down(&mut self, verdict: Verdict, route: &Route) -> Result<()> {
+    fn pass_down(&mut self, response_list: ResponseList, route: &Route) -> Result<()> {
         if !route.children.is_empty() {
             let addressed = |peer| route.children.contains(&peer);
-            let encode = |out: &mut Vec<u8>| verdict.encode(out);
-            let count = self.control.post(Kind::Negotiation, addressed, encode)?;
+            let encode = |out: &mut Vec<u8>| response_list.encode(out);
+            let count = self
+                .control
+                .post(MessageKind::Negotiation, addressed, encode)?;
             self.counters.negotiation_messages.add(count);
             self.control.flush(&mut *self.transport)?;
             if self.control.holds_back(&route.children) {
@@ -107,19 +113,19 @@ impl Cycle {
             }
         }
         if route.mine {
-            self.verdicts.push_back(verdict);
+            self.response_lists.push_back(response_list);
         }
         Ok(())
     }
 
     fn carry_out_all(&mut self) -> Result<()> {
-        if !self.verdicts.is_empty() {
+        if !self.response_lists.is_empty() {
             self.observer.timeline.cycle_start();
         }
-        while let Some(verdict) = self.verdicts.pop_front() {
-            if let Some(initiator) = self.carry_out(verdict)? {
+        while let Some(response_list) = self.response_lists.pop_front() {
+            if let Some(initiator) = self.carry_out(response_list)? {
                 self.fate = Some(Ok(initiator));
-                self.verdicts.clear();
+                self.response_lists.clear();
             }
         }
         Ok(())

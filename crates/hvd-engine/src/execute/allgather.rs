@@ -5,7 +5,7 @@
 
 use hvd_collectives::{Communicator, PartsMut, Tuning, allgather_in_place, hierarchical_allgather};
 use hvd_types::{Shape, Topology};
-use hvd_wire::{Operation, TensorPlan};
+use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, buffer, count, row_bytes};
 use crate::handle::Outcome;
@@ -31,12 +31,12 @@ fn alone(
     work: Work,
 ) -> hvd_collectives::Result<Outcome> {
     let Work {
-        plan,
+        spec,
         source,
         target,
         ..
     } = work;
-    let counts = bytes_by_rank(&plan, operation);
+    let counts = bytes_by_rank(&spec, operation);
     context.phases.begin(Activity::AllocateOutput);
     let mut memory = target.into_memory(counts.iter().sum());
     context.phases.begin(Activity::Collective(operation.kind));
@@ -55,7 +55,7 @@ fn alone(
     )?;
     Ok(Outcome {
         output: memory.into_buffer(),
-        shape: gathered_shape(&plan),
+        shape: gathered_shape(&spec),
         ..Outcome::default()
     })
 }
@@ -69,7 +69,7 @@ fn fused(
     // By tensor, then by rank.
     let counts: Vec<Vec<usize>> = works
         .iter()
-        .map(|work| bytes_by_rank(&work.plan, operation))
+        .map(|work| bytes_by_rank(&work.spec, operation))
         .collect();
     let blocks: Vec<usize> = (0..context.comm.size())
         .map(|rank| counts.iter().map(|by_rank| by_rank[rank]).sum())
@@ -126,7 +126,7 @@ impl Gathered {
     /// What a tensor sends, and where its result goes.
     fn new(work: Work, by_rank: &[usize]) -> (Source, Self) {
         let gathered = Self {
-            shape: gathered_shape(&work.plan),
+            shape: gathered_shape(&work.spec),
             memory: work.target.into_memory(by_rank.iter().sum()),
             filled: 0,
         };
@@ -161,14 +161,14 @@ fn unpack(mut results: Vec<Gathered>, counts: &[Vec<usize>], buffer: &[u8]) -> V
     results.into_iter().map(Gathered::into_outcome).collect()
 }
 
-fn bytes_by_rank(plan: &TensorPlan, operation: &Operation) -> Vec<usize> {
-    let row = row_bytes(plan, operation);
-    plan.first_dimensions
+fn bytes_by_rank(spec: &TensorSpec, operation: &Operation) -> Vec<usize> {
+    let row = row_bytes(spec, operation);
+    spec.first_dimensions
         .iter()
         .map(|&rows| count(rows).saturating_mul(row))
         .collect()
 }
 
-fn gathered_shape(plan: &TensorPlan) -> Shape {
-    plan.shape.with_first(plan.first_dimensions.iter().sum())
+fn gathered_shape(spec: &TensorSpec) -> Shape {
+    spec.shape.with_first(spec.first_dimensions.iter().sum())
 }

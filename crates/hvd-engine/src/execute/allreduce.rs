@@ -11,7 +11,7 @@ use hvd_collectives::{
     kernel,
 };
 use hvd_types::{OpKind, ReduceOp, Topology};
-use hvd_wire::{Operation, TensorPlan};
+use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, buffer};
 use crate::handle::Outcome;
@@ -41,7 +41,7 @@ fn in_shared_memory(
     works: Vec<Work>,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
     context.phases.begin(Activity::Collective(operation.kind));
-    let mut parts: Vec<(Arc<TensorPlan>, Source, Memory, f64)> = works
+    let mut parts: Vec<(Arc<TensorSpec>, Source, Memory, f64)> = works
         .into_iter()
         .map(|work| {
             let factor = factor_in(operation, &work);
@@ -53,7 +53,7 @@ fn in_shared_memory(
             } else {
                 work.source
             };
-            (work.plan, source, memory, factor)
+            (work.spec, source, memory, factor)
         })
         .collect();
     let mut tensors: Vec<Tensor<'_>> = parts
@@ -70,9 +70,9 @@ fn in_shared_memory(
     let (comm, workspace) = (&mut context.comm, &mut *context.workspace);
     hvd_collectives::shared_allreduce(comm, combine, factor, &mut tensors, workspace)?;
     drop(tensors);
-    let outcome = |(plan, _, memory, _): (Arc<TensorPlan>, Source, Memory, f64)| Outcome {
+    let outcome = |(spec, _, memory, _): (Arc<TensorSpec>, Source, Memory, f64)| Outcome {
         output: memory.into_buffer(),
-        shape: plan.shape.clone(),
+        shape: spec.shape.clone(),
         ..Outcome::default()
     };
     Ok(parts.into_iter().map(outcome).collect())
@@ -86,7 +86,7 @@ fn alone(
     context.phases.begin(Activity::Collective(operation.kind));
     let prescale = factor_in(operation, &work);
     let Work {
-        plan,
+        spec,
         source,
         target,
         ..
@@ -108,7 +108,7 @@ fn alone(
     kernel::scale(operation.dtype, factor_out(operation), bytes)?;
     Ok(Outcome {
         output: memory.into_buffer(),
-        shape: plan.shape.clone(),
+        shape: spec.shape.clone(),
         ..Outcome::default()
     })
 }
@@ -140,7 +140,7 @@ fn fused(
     let mut rest = &buffer[..];
     let mut outcomes = Vec::with_capacity(works.len());
     for Work {
-        plan,
+        spec,
         source,
         target,
         ..
@@ -149,7 +149,7 @@ fn fused(
         let (part, after) = rest.split_at(source.len());
         let mut memory = target.into_memory(source.len());
         kernel::copy_scaled(operation.dtype, factor, part, memory.as_mut_slice())?;
-        let (output, shape) = (memory.into_buffer(), plan.shape.clone());
+        let (output, shape) = (memory.into_buffer(), spec.shape.clone());
         outcomes.push(Outcome {
             output,
             shape,

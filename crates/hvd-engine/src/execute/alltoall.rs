@@ -4,7 +4,7 @@
 
 use hvd_collectives::{Error, Parts, PartsMut, exchange_counts};
 use hvd_transport::Failure;
-use hvd_wire::{Operation, TensorPlan};
+use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, count, row_bytes};
 use crate::handle::Outcome;
@@ -27,13 +27,13 @@ fn alone(
     work: Work,
 ) -> hvd_collectives::Result<Outcome> {
     let Work {
-        plan,
+        spec,
         source,
         target,
         splits,
         ..
     } = work;
-    let row = row_bytes(&plan, operation);
+    let row = row_bytes(&spec, operation);
     let bytes = |rows: &[u64]| -> Vec<usize> {
         rows.iter()
             .map(|&rows| count(rows).saturating_mul(row))
@@ -41,7 +41,7 @@ fn alone(
     };
     let mut received_splits = vec![0; context.comm.size()];
     exchange_counts(&mut context.comm, &splits, &mut received_splits)?;
-    check_received(context, &plan, &received_splits)?;
+    check_received(context, &spec, &received_splits)?;
     let (to_send, to_receive) = (bytes(&splits), bytes(&received_splits));
     context.phases.begin(Activity::AllocateOutput);
     let mut memory = target.into_memory(to_receive.iter().sum());
@@ -57,7 +57,7 @@ fn alone(
             counts: &to_receive,
         },
     )?;
-    let shape = plan.shape.with_first(received_splits.iter().sum());
+    let shape = spec.shape.with_first(received_splits.iter().sum());
     Ok(Outcome {
         output: memory.into_buffer(),
         shape,
@@ -70,10 +70,10 @@ fn alone(
 /// and not a reason to allocate.
 fn check_received(
     context: &mut Context<'_>,
-    plan: &TensorPlan,
+    spec: &TensorSpec,
     received: &[u64],
 ) -> hvd_collectives::Result<()> {
-    for (index, (&announced, &rows)) in received.iter().zip(&plan.first_dimensions).enumerate() {
+    for (index, (&announced, &rows)) in received.iter().zip(&spec.first_dimensions).enumerate() {
         if announced > rows {
             let rank = context.comm.rank_of(index)?;
             let host = context.comm.transport().host_of(rank).to_owned();

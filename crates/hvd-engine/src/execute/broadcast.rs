@@ -15,7 +15,7 @@ pub(super) fn broadcast(
     let root = context.position(operation.root)?;
     let mut outcomes = Vec::with_capacity(works.len());
     for Work {
-        plan,
+        spec,
         source,
         target,
         ..
@@ -28,7 +28,7 @@ pub(super) fn broadcast(
             bytes.copy_from_slice(source.as_slice());
         }
         hvd_collectives::broadcast(&mut context.comm, root, bytes, &context.workspace.tuning)?;
-        let (output, shape) = (memory.into_buffer(), plan.shape.clone());
+        let (output, shape) = (memory.into_buffer(), spec.shape.clone());
         outcomes.push(Outcome {
             output,
             shape,

@@ -9,8 +9,8 @@ mod allreduce;
 mod alltoall;
 mod barrier;
 mod broadcast;
+pub(crate) mod inlined;
 mod network_cost;
-pub(crate) mod noted;
 mod phases;
 mod reducescatter;
 pub(crate) mod team;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use hvd_collectives::{Combine, Communicator, Scratch, Workspace, kernel};
 use hvd_transport::Transport;
 use hvd_types::{OpKind, Rank, Topology};
-use hvd_wire::{Operation, TensorPlan, Tuned};
+use hvd_wire::{Operation, TensorSpec, Tuned};
 
 use crate::handle::{Completer, Outcome};
 use crate::queue::BoxedEntry;
@@ -34,13 +34,13 @@ use team::{Hierarchy, Team};
 /// joined.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) plan: Arc<TensorPlan>,
+    pub(crate) spec: Arc<TensorSpec>,
     pub(crate) entry: Option<BoxedEntry>,
 }
 
 /// What an operation's file sees of a task.
 struct Work {
-    plan: Arc<TensorPlan>,
+    spec: Arc<TensorSpec>,
     source: Source,
     target: Target,
     splits: Vec<u64>,
@@ -144,7 +144,7 @@ impl Executor {
 
     /// Executes an operation whose tensors came from all ranks with their notes, and completes its
     /// tasks.
-    pub(crate) fn execute_noted(
+    pub(crate) fn execute_inlined(
         &mut self,
         operation: &Operation,
         tasks: Vec<Task>,
@@ -152,7 +152,7 @@ impl Executor {
     ) -> Result<()> {
         let (works, completers) = split(operation, tasks);
         let label = label(operation, &works);
-        let result = noted::spread(operation, works, notes, &mut self.result);
+        let result = inlined::spread(operation, works, notes, &mut self.result);
         complete(completers, result, label)
     }
 
@@ -230,13 +230,13 @@ fn complete(
 
 impl Task {
     fn split(self, operation: &Operation) -> (Work, Option<Completer>) {
-        let plan = self.plan;
+        let spec = self.spec;
         let Some(entry) = self.entry else {
-            return (Work::neutral(plan, operation), None);
+            return (Work::neutral(spec, operation), None);
         };
         let (source, target, splits, completer) = entry.into_parts();
         let work = Work {
-            plan,
+            spec,
             source,
             target,
             splits,
@@ -248,14 +248,14 @@ impl Task {
 
 impl Work {
     /// A rank that has joined takes part with elements that change nobody's result.
-    fn neutral(plan: Arc<TensorPlan>, operation: &Operation) -> Self {
-        let elements = count(plan.shape.elements().unwrap_or(0));
+    fn neutral(spec: Arc<TensorSpec>, operation: &Operation) -> Self {
+        let elements = count(spec.shape.elements().unwrap_or(0));
         let mut bytes = vec![0; elements.saturating_mul(operation.dtype.size())];
         let Combine { dtype, reduction } = allreduce::combine(operation);
         let filled = kernel::fill_neutral(dtype, reduction, &mut bytes);
         debug_assert!(filled.is_ok(), "whole elements of a known type");
         Self {
-            plan,
+            spec,
             source: Source::owned(bytes),
             target: Target::allocate(),
             splits: Vec::new(),
@@ -267,7 +267,7 @@ impl Work {
 /// The operation as errors name it.
 fn label(operation: &Operation, works: &[Work]) -> impl Fn() -> String + use<> {
     let kind = operation.kind;
-    let first = works.first().map(|work| Arc::clone(&work.plan.name));
+    let first = works.first().map(|work| Arc::clone(&work.spec.name));
     let others = works.len().saturating_sub(1);
     move || match (&first, others) {
         (None, _) => kind.to_string(),
@@ -297,6 +297,6 @@ fn count(number: u64) -> usize {
 }
 
 /// Bytes of one row of a tensor.
-fn row_bytes(plan: &TensorPlan, operation: &Operation) -> usize {
-    count(plan.shape.row_elements().unwrap_or(u64::MAX)).saturating_mul(operation.dtype.size())
+fn row_bytes(spec: &TensorSpec, operation: &Operation) -> usize {
+    count(spec.shape.row_elements().unwrap_or(u64::MAX)).saturating_mul(operation.dtype.size())
 }

@@ -18,7 +18,7 @@ impl<'a> Phases<'a> {
         let names = if timeline.is_recording() {
             works
                 .iter()
-                .map(|work| Arc::clone(&work.plan.name))
+                .map(|work| Arc::clone(&work.spec.name))
                 .collect()
         } else {
             Vec::new()

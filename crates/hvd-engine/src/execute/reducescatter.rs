@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use hvd_collectives::{Combine, Parts, Reduction, ScatterBuffers, kernel, share};
-use hvd_wire::{Operation, TensorPlan};
+use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, buffer, count, row_bytes};
 use crate::handle::Outcome;
@@ -27,7 +27,7 @@ pub(super) fn reducescatter(
         .map(|rank| {
             works
                 .iter()
-                .map(|work| slice(&work.plan, operation, size, rank).len())
+                .map(|work| slice(&work.spec, operation, size, rank).len())
                 .sum()
         })
         .collect();
@@ -36,7 +36,7 @@ pub(super) fn reducescatter(
     let mut rest = &mut input[..];
     for rank in 0..size {
         for work in &works {
-            let bytes = &work.source.as_slice()[slice(&work.plan, operation, size, rank)];
+            let bytes = &work.source.as_slice()[slice(&work.spec, operation, size, rank)];
             let (part, after) = rest.split_at_mut(bytes.len());
             kernel::copy_scaled(operation.dtype, operation.prescale, bytes, part)?;
             rest = after;
@@ -55,8 +55,8 @@ pub(super) fn reducescatter(
     context.phases.begin(Activity::MemcpyOutFusionBuffer);
     let mut rest = &output[..];
     let mut outcomes = Vec::with_capacity(works.len());
-    for Work { plan, target, .. } in works {
-        let (part, after) = rest.split_at(slice(&plan, operation, size, me).len());
+    for Work { spec, target, .. } in works {
+        let (part, after) = rest.split_at(slice(&spec, operation, size, me).len());
         let mut memory = target.into_memory(part.len());
         kernel::copy_scaled(
             operation.dtype,
@@ -64,8 +64,8 @@ pub(super) fn reducescatter(
             part,
             memory.as_mut_slice(),
         )?;
-        let rows = share(count(plan.shape.first().unwrap_or(0)), size, me).len();
-        let shape = plan.shape.with_first(rows as u64);
+        let rows = share(count(spec.shape.first().unwrap_or(0)), size, me).len();
+        let shape = spec.shape.with_first(rows as u64);
         outcomes.push(Outcome {
             output: memory.into_buffer(),
             shape,
@@ -77,8 +77,8 @@ pub(super) fn reducescatter(
 }
 
 /// The bytes of a tensor that a rank gets.
-fn slice(plan: &TensorPlan, operation: &Operation, size: usize, rank: usize) -> Range<usize> {
-    let row = row_bytes(plan, operation);
-    let rows = share(count(plan.shape.first().unwrap_or(0)), size, rank);
+fn slice(spec: &TensorSpec, operation: &Operation, size: usize, rank: usize) -> Range<usize> {
+    let row = row_bytes(spec, operation);
+    let rows = share(count(spec.shape.first().unwrap_or(0)), size, rank);
     rows.start.saturating_mul(row)..rows.end.saturating_mul(row)
 }

@@ -1,4 +1,4 @@
-//! Small tensors travel together: which ones ([`plan`]) and in what memory (the executor's
+//! Small tensors travel together: which ones ([`batches`]) and in what memory (the executor's
 //! buffer, which grows to the largest fused operation and is kept).
 
-pub(crate) mod plan;
+pub(crate) mod batches;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
-use hvd_wire::{Operation, Request, TensorPlan};
+use hvd_wire::{Operation, Request, TensorSpec};
 
 use super::askers::{Asked, Group};
 
@@ -99,8 +99,8 @@ impl Agreement {
     }
 
     /// The description that goes to every rank.
-    pub(crate) fn plan(&self) -> TensorPlan {
-        TensorPlan {
+    pub(crate) fn spec(&self) -> TensorSpec {
+        TensorSpec {
             name: Arc::clone(&self.name),
             cache: None,
             shape: self.shape.clone(),
@@ -118,7 +118,7 @@ impl Agreement {
             postscale: self.postscale,
             root: self.root,
             divisor,
-            members: Vec::new(),
+            tensors: Vec::new(),
         }
     }
 

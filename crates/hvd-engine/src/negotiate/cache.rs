@@ -1,7 +1,7 @@
 //! The coordinator's memory of agreements, least recently used ones forgotten first.
 //!
 //! - `CACHE-1` a number is given once in a job and always means the same agreement.
-//! - `CACHE-2` an agreement that was evicted is kept until every rank has read the verdict that
+//! - `CACHE-2` an agreement that was evicted is kept until every rank has read the response list that
 //!   said so; until then a rank may still send its number.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -22,10 +22,10 @@ pub(crate) struct Cache {
     by_name: HashMap<Arc<str>, CacheId>,
     /// Numbers by time of last use.
     by_age: BTreeMap<u64, CacheId>,
-    /// Evicted agreements with the sequence of the verdict that evicted them, oldest first.
+    /// Evicted agreements with the sequence of the response list that evicted them, oldest first.
     retired: VecDeque<(u64, CacheId)>,
     retired_agreements: HashMap<CacheId, Arc<Agreement>>,
-    /// The last verdict each member has read.
+    /// The last response list each member has read.
     seen: Vec<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Cache {
             .or_else(|| self.retired_agreements.get(&id))
     }
 
-    /// Whether the number may be used in a verdict.
+    /// Whether the number may be used in a response list.
     pub(crate) fn is_live(&self, id: CacheId) -> bool {
         self.live.contains_key(&id)
     }
@@ -75,7 +75,7 @@ impl Cache {
 
     /// Remembers an agreement and returns its number, or `None` if nothing is remembered. What has
     /// to be forgotten for it (an older agreement of the same name, the least recently used one)
-    /// is added to `evicted`, which goes into the verdict with the given sequence.
+    /// is added to `evicted`, which goes into the response list with the given sequence.
     pub(crate) fn remember(
         &mut self,
         agreement: &Arc<Agreement>,
@@ -106,7 +106,7 @@ impl Cache {
     }
 
     /// Remembers up to `capacity` agreements from now on. What has to be forgotten for that is added
-    /// to `evicted`, which goes into the verdict with the given sequence.
+    /// to `evicted`, which goes into the response list with the given sequence.
     pub(crate) fn resize(&mut self, capacity: usize, sequence: u64, evicted: &mut Vec<CacheId>) {
         self.capacity = capacity;
         while self.live.len() > capacity
@@ -117,7 +117,7 @@ impl Cache {
         }
     }
 
-    /// Notes which verdict the members at some positions have read, and drops what nobody can mean any
+    /// Notes which response list the members at some positions have read, and drops what nobody can mean any
     /// more.
     pub(crate) fn acknowledge(&mut self, positions: Range<usize>, seen: u64) {
         self.seen[positions].fill(seen);

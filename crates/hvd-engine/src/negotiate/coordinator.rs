@@ -1,8 +1,8 @@
 //! The negotiation of one process set: who is ready, do they agree, what happens next.
 //!
-//! A pure machine: messages go in with [`Coordinator::hear`], verdicts come out of
+//! A pure machine: messages go in with [`Coordinator::hear`], response lists come out of
 //! [`Coordinator::decide`]. The time is an argument and only matters if a least time between
-//! verdicts was asked for. Answers depend on nothing but the order of the messages.
+//! response lists was asked for. Answers depend on nothing but the order of the messages.
 //!
 //! - `READY-1` a tensor is ready when every member that has not joined has asked for it, once each.
 //! - `READY-2` tensors are answered in the order in which they became ready.
@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hvd_types::{OpKind, ProcessSetId, Rank, Ranks, Topology};
-use hvd_wire::{CacheId, Member, Part, Ready, Request, Response, Tuned, Verdict};
+use hvd_wire::{
+    CacheId, Request, RequestList, Response, ResponseList, SharedRequestList, TensorRef, Tuned,
+};
 
 use super::agreement::Agreement;
 use super::askers::{Asked, Group};
@@ -22,13 +24,13 @@ use super::cache::Cache;
 use super::validate::{Claim, Party, validate};
 use super::waiting::Waiting;
 use crate::autotune::{Autotuner, Change, Parameters};
-use crate::fusion::plan::{Agreed, GroupFusion, fuse};
-use crate::plan::conductor::Conductor;
-use crate::plan::rhythm::Rhythm;
+use crate::fusion::batches::{Agreed, GroupFusion, fuse};
+use crate::schedule::coordinator::ScheduleCoordinator;
+use crate::schedule::detector::StepDetector;
 use crate::stall::{StallInspector, StallOptions, StallReport};
 use crate::timeline::Timeline;
 
-mod plans;
+mod schedule;
 
 /// What all coordinators of a job are told once.
 #[derive(Debug, Clone, Default)]
@@ -39,10 +41,10 @@ pub(crate) struct CoordinatorOptions {
     pub(crate) group_fusion: GroupFusion,
     pub(crate) join_average: JoinAverage,
     pub(crate) cache_capacity: usize,
-    /// Least time between two verdicts.
+    /// Least time between two response lists.
     pub(crate) cycle_time: Duration,
-    /// Whether steps that are always the same get a plan.
-    pub(crate) plans: bool,
+    /// Whether steps that are always the same get a schedule.
+    pub(crate) schedules: bool,
     /// How long a tensor may wait for some ranks; `None` for ever.
     pub(crate) stall: Option<StallOptions>,
     pub(crate) timeline: Timeline,
@@ -77,8 +79,8 @@ pub(crate) enum ProtocolError {
     UnknownRoot(Rank),
     #[error("spoke of process set {0}, which it is not in")]
     NotAMember(ProcessSetId),
-    #[error("asked for tensors while a plan runs")]
-    AskedDuringPlan,
+    #[error("asked for tensors while a schedule runs")]
+    RequestedDuringSchedule,
     #[error("spoke for ranks that are not below it in the tree")]
     NotBelow,
     #[error("sent a bad message: {0}")]
@@ -114,15 +116,15 @@ pub(crate) struct Coordinator {
     cache: Cache,
     stalls: Option<StallInspector>,
     sequence: u64,
-    last_verdict: Option<Instant>,
+    last_decision: Option<Instant>,
     pace: Pace,
     /// What the autotuner has set, here or elsewhere.
     adopted: Option<Parameters>,
     /// For the global set, while something is to be tuned.
     autotuner: Option<Autotuner>,
-    /// For the global set, where plans are allowed.
-    rhythm: Option<Rhythm>,
-    conductor: Conductor,
+    /// For the global set, where schedules are allowed.
+    detector: Option<StepDetector>,
+    schedule: ScheduleCoordinator,
 }
 
 impl Coordinator {
@@ -140,11 +142,11 @@ impl Coordinator {
             cycle_time: options.cycle_time,
             cache_capacity: options.cache_capacity,
         };
-        let plans = options.plans && id == ProcessSetId::GLOBAL;
+        let schedules = options.schedules && id == ProcessSetId::GLOBAL;
         Self {
             id,
-            rhythm: plans.then(Rhythm::new),
-            conductor: Conductor::new(members.len()),
+            detector: schedules.then(StepDetector::new),
+            schedule: ScheduleCoordinator::new(members.len()),
             everybody: members.iter().copied().collect(),
             members: members.into(),
             options,
@@ -156,7 +158,7 @@ impl Coordinator {
             cache,
             stalls,
             sequence: 0,
-            last_verdict: None,
+            last_decision: None,
             pace,
             adopted: None,
             autotuner: None,
@@ -174,7 +176,7 @@ impl Coordinator {
     }
 
     /// Goes by other parameters from now on. What the cache has to forget is told with the next
-    /// verdict.
+    /// response list.
     pub(crate) fn adopt(&mut self, parameters: Parameters) {
         self.adopted = Some(parameters);
         self.pace = Pace {
@@ -188,7 +190,7 @@ impl Coordinator {
         };
     }
 
-    /// Whom the verdicts are for, ascending.
+    /// Whom the response lists are for, ascending.
     pub(crate) fn members(&self) -> &Arc<[Rank]> {
         &self.members
     }
@@ -197,21 +199,26 @@ impl Coordinator {
     pub(crate) fn hear(
         &mut self,
         rank: Rank,
-        message: Ready,
+        message: RequestList,
         now: Instant,
     ) -> Result<(), ProtocolError> {
         let position = self.position(rank)?;
         let seen = message.seen;
         let breach = |breach: Breach| breach.error;
-        self.hear_part(Part::of(rank, message), seen, now)
+        self.receive_shared(SharedRequestList::of(rank, message), seen, now)
             .map_err(breach)?;
         self.cache.acknowledge(position..position + 1, seen);
         Ok(())
     }
 
-    /// Takes in what some members say alike, who had read no verdict after `read`.
-    pub(crate) fn hear_part(&mut self, part: Part, read: u64, now: Instant) -> Result<(), Breach> {
-        let ranks = &part.ranks;
+    /// Takes in what some members say alike, who had read no response list after `read`.
+    pub(crate) fn receive_shared(
+        &mut self,
+        list: SharedRequestList,
+        read: u64,
+        now: Instant,
+    ) -> Result<(), Breach> {
+        let ranks = &list.ranks;
         let strangers = |rank: &Rank| !self.everybody.contains(*rank);
         if ranks.common(&self.everybody) != ranks.len() {
             let rank = ranks.iter().find(strangers).unwrap_or_default();
@@ -223,26 +230,26 @@ impl Coordinator {
             rank: speaker,
             error,
         };
-        if let Some(halted) = part.halted {
+        if let Some(halted) = list.halted {
             self.hear_halt(ranks, halted);
         }
-        if self.conductor.is_running() && part.asks() {
-            // Those who asked hold on to it (`PLAN-3`).
-            return if self.conductor.precedes_plan(read) {
+        if self.schedule.is_running() && list.has_requests() {
+            // Those who asked hold on to it (`SCHEDULE-3`).
+            return if self.schedule.precedes_schedule(read) {
                 Ok(())
             } else {
-                Err(breach(ProtocolError::AskedDuringPlan))
+                Err(breach(ProtocolError::RequestedDuringSchedule))
             };
         }
         let mut last = None;
-        for id in part.cached {
+        for id in list.cached {
             let unknown = || breach(ProtocolError::UnknownNumber(id));
             let agreement = Arc::clone(self.cache.resolve(id).ok_or_else(unknown)?);
             let name = last.insert(Arc::clone(&agreement.name));
             let asked = Asked::Number(id, agreement);
             self.note(ranks, Arc::clone(name), asked, now)?;
         }
-        for shared in part.requests {
+        for shared in list.requests {
             let request = &shared.request;
             if request.kind == OpKind::Join {
                 for rank in ranks.iter() {
@@ -261,7 +268,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Notes that these members have read the verdicts up to `seen`.
+    /// Notes that these members have read the response lists up to `seen`.
     pub(crate) fn acknowledge(&mut self, ranks: &Ranks, seen: u64) {
         for &(first, end) in ranks.spans() {
             let position = |number| self.members.partition_point(|rank| rank.number() < number);
@@ -276,14 +283,14 @@ impl Coordinator {
         Ok(())
     }
 
-    /// The next verdict, if there is anything to say and it is time to say it; in any case if it
+    /// The next response list, if there is anything to say and it is time to say it; in any case if it
     /// is `urgent`.
-    pub(crate) fn decide(&mut self, now: Instant, urgent: bool) -> Option<Verdict> {
+    pub(crate) fn decide(&mut self, now: Instant, urgent: bool) -> Option<ResponseList> {
         let held_back = self.due().is_some_and(|due| now < due);
         if !urgent && (!self.has_something_to_say() || held_back) {
             return None;
         }
-        self.last_verdict = Some(now);
+        self.last_decision = Some(now);
         self.sequence += 1;
         let mut evicted = Vec::new();
         self.cache
@@ -299,10 +306,10 @@ impl Coordinator {
         tell_evicted_in_full(&mut agreed, &evicted);
         let tuned = self.retune(now, &agreed);
         let threshold = self.pace.fusion_threshold;
-        let plan = if urgent || !responses.is_empty() || self.last_joined.is_some() {
+        let schedule = if urgent || !responses.is_empty() || self.last_joined.is_some() {
             None
         } else {
-            self.plan(&agreed)
+            self.schedule(&agreed)
         };
         let operations = fuse(agreed, threshold, self.options.group_fusion);
         responses.extend(operations.into_iter().map(Response::Execute));
@@ -311,14 +318,14 @@ impl Coordinator {
                 .take()
                 .map(|last| Response::Joined { last }),
         );
-        Some(Verdict {
+        Some(ResponseList {
             process_set: self.id,
             sequence: self.sequence,
             evicted,
             tuned,
             responses,
-            plan,
-            ..Verdict::default()
+            schedule,
+            ..ResponseList::default()
         })
     }
 
@@ -348,9 +355,9 @@ impl Coordinator {
         Some(self.stalls.as_mut()?.look(now))
     }
 
-    /// When a verdict that is being held back becomes due.
+    /// When a response list that is being held back becomes due.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let last = self.last_verdict.filter(|_| self.has_something_to_say());
+        let last = self.last_decision.filter(|_| self.has_something_to_say());
         last.map(|last| last + self.pace.cycle_time)
     }
 
@@ -463,14 +470,14 @@ impl Coordinator {
         let Some(agreement) = agreement else {
             return Err(refusal(&claims, "nobody asked for it".to_owned()));
         };
-        let mut plan = agreement.plan();
+        let mut spec = agreement.spec();
         if agreement.kind != OpKind::Barrier && missing == 0 {
-            plan.cache = self.cache.remember(&agreement, self.sequence, evicted);
+            spec.cache = self.cache.remember(&agreement, self.sequence, evicted);
         }
-        let member = Member::New(plan);
+        let reference = TensorRef::New(spec);
         Ok(Agreed {
             agreement,
-            member,
+            reference,
             divisor,
         })
     }
@@ -493,10 +500,10 @@ impl Coordinator {
         }
         let agreement = Arc::clone(agreement);
         self.cache.touch(id);
-        let member = Member::Known(id);
+        let reference = TensorRef::Cached(id);
         Some(Agreed {
             agreement,
-            member,
+            reference,
             divisor,
         })
     }
@@ -524,16 +531,16 @@ fn tuned(parameters: &Parameters) -> Tuned {
     }
 }
 
-/// An agreement may have been evicted by a later one of the same verdict. Ranks forget first and
+/// An agreement may have been evicted by a later one of the same response list. Ranks forget first and
 /// execute then, so such a tensor is told in full and without a number.
 fn tell_evicted_in_full(agreed: &mut [Agreed], evicted: &[CacheId]) {
     for tensor in agreed {
-        let id = match &tensor.member {
-            Member::Known(id) => Some(*id),
-            Member::New(plan) => plan.cache,
+        let id = match &tensor.reference {
+            TensorRef::Cached(id) => Some(*id),
+            TensorRef::New(spec) => spec.cache,
         };
         if id.is_some_and(|id| evicted.contains(&id)) {
-            tensor.member = Member::New(tensor.agreement.plan());
+            tensor.reference = TensorRef::New(tensor.agreement.spec());
         }
     }
 }

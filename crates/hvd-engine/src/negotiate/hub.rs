@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hvd_types::{ProcessSetId, Rank, Ranks};
-use hvd_wire::{Gathered, Ready, SetVerdict, Verdict};
+use hvd_wire::{MergedRequestLists, RequestList, ResponseList, SetChangeResult};
 
 use super::coordinator::{Breach, Coordinator, CoordinatorOptions, ProtocolError};
 use super::sets::SetNegotiation;
@@ -25,16 +25,16 @@ pub(crate) struct Hub {
     sets: SetNegotiation,
     /// Who asked for the end first.
     shutdown: Option<Rank>,
-    /// Whether something was asked for that a plan has no place for.
+    /// Whether something was asked for that a schedule has no place for.
     disturbed: bool,
 }
 
-/// A verdict and the ranks it is for.
+/// A response list and the ranks it is for.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Addressed {
+pub(crate) struct AddressedResponses {
     /// As they were when it was decided: the same round may remove the set.
     pub(crate) members: Arc<[Rank]>,
-    pub(crate) verdict: Verdict,
+    pub(crate) response_list: ResponseList,
 }
 
 impl Hub {
@@ -64,7 +64,7 @@ impl Hub {
     pub(crate) fn hear(
         &mut self,
         rank: Rank,
-        mut message: Ready,
+        mut message: RequestList,
         now: Instant,
     ) -> Result<(), ProtocolError> {
         if message.shutdown {
@@ -86,29 +86,29 @@ impl Hub {
     pub(crate) fn hear_gathered(
         &mut self,
         below: &Ranks,
-        message: Gathered,
+        message: MergedRequestLists,
         now: Instant,
     ) -> Result<(), Breach> {
         let rank = below.first().unwrap_or_default();
-        for mut part in message.parts {
-            if part.ranks.common(below) != part.ranks.len() {
+        for mut list in message.lists {
+            if list.ranks.common(below) != list.ranks.len() {
                 let error = ProtocolError::NotBelow;
                 return Err(Breach { rank, error });
             }
-            if part.shutdown
-                && let Some(first) = part.ranks.first()
+            if list.shutdown
+                && let Some(first) = list.ranks.first()
             {
                 self.shutdown.get_or_insert(first);
             }
-            self.disturbed |= part.shutdown
-                || !part.changes.is_empty()
-                || part.process_set != ProcessSetId::GLOBAL;
-            let changes = std::mem::take(&mut part.changes);
-            for rank in part.ranks.iter().filter(|_| !changes.is_empty()) {
+            self.disturbed |= list.shutdown
+                || !list.changes.is_empty()
+                || list.process_set != ProcessSetId::GLOBAL;
+            let changes = std::mem::take(&mut list.changes);
+            for rank in list.ranks.iter().filter(|_| !changes.is_empty()) {
                 self.sets.hear(rank, changes.clone());
             }
-            if let Some(coordinator) = self.coordinators.get_mut(&part.process_set) {
-                coordinator.hear_part(part, message.routed, now)?;
+            if let Some(coordinator) = self.coordinators.get_mut(&list.process_set) {
+                coordinator.receive_shared(list, message.routed, now)?;
             }
         }
         for (id, seen) in message.seen {
@@ -119,16 +119,19 @@ impl Hub {
         Ok(())
     }
 
-    /// The verdicts that are due, in the order in which every rank gets them.
-    pub(crate) fn decide(&mut self, now: Instant) -> Vec<Addressed> {
-        let mut verdicts: Vec<Addressed> = Vec::new();
+    /// The response lists that are due, in the order in which every rank gets them.
+    pub(crate) fn decide(&mut self, now: Instant) -> Vec<AddressedResponses> {
+        let mut response_lists: Vec<AddressedResponses> = Vec::new();
         if let Some(global) = self.coordinators.get_mut(&ProcessSetId::GLOBAL) {
-            if let Some(verdict) = global.conduct(self.disturbed) {
+            if let Some(response_list) = global.conduct(self.disturbed) {
                 let members = Arc::clone(global.members());
-                verdicts.push(Addressed { members, verdict });
+                response_lists.push(AddressedResponses {
+                    members,
+                    response_list,
+                });
             }
-            if global.has_plan() {
-                return verdicts;
+            if global.has_schedule() {
+                return response_lists;
             }
         }
         self.disturbed = false;
@@ -137,10 +140,13 @@ impl Hub {
         let mut retuned = false;
         for (&id, coordinator) in self.coordinators.iter_mut().rev() {
             let urgent = must_speak && id == ProcessSetId::GLOBAL;
-            if let Some(verdict) = coordinator.decide(now, urgent) {
+            if let Some(response_list) = coordinator.decide(now, urgent) {
                 let members = Arc::clone(coordinator.members());
-                retuned |= verdict.tuned.is_some();
-                verdicts.push(Addressed { members, verdict });
+                retuned |= response_list.tuned.is_some();
+                response_lists.push(AddressedResponses {
+                    members,
+                    response_list,
+                });
             }
         }
         if retuned && let Some(parameters) = self.parameters() {
@@ -150,13 +156,13 @@ impl Hub {
         for change in &changes {
             self.follow(change);
         }
-        // The global set has the lowest number, so its verdict is the last: what it says of other
+        // The global set has the lowest number, so its response list is the last: what it says of other
         // sets holds for everything after it.
-        if must_speak && let Some(global) = verdicts.last_mut() {
-            global.verdict.changes = changes;
-            global.verdict.shutdown = self.shutdown;
+        if must_speak && let Some(global) = response_lists.last_mut() {
+            global.response_list.changes = changes;
+            global.response_list.shutdown = self.shutdown;
         }
-        verdicts
+        response_lists
     }
 
     /// When to look for stalled tensors again.
@@ -175,7 +181,7 @@ impl Hub {
             .collect()
     }
 
-    /// When a verdict that is being held back becomes due.
+    /// When a response list that is being held back becomes due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.coordinators
             .values()
@@ -188,9 +194,9 @@ impl Hub {
         self.coordinators.get(&ProcessSetId::GLOBAL)?.adopted()
     }
 
-    fn follow(&mut self, change: &SetVerdict) {
+    fn follow(&mut self, change: &SetChangeResult) {
         match change {
-            SetVerdict::Added { id, ranks } => {
+            SetChangeResult::Added { id, ranks } => {
                 let options = Arc::clone(&self.options);
                 let mut coordinator = Coordinator::new(*id, ranks.clone(), options);
                 if let Some(parameters) = self.parameters() {
@@ -198,10 +204,10 @@ impl Hub {
                 }
                 self.coordinators.insert(*id, coordinator);
             }
-            SetVerdict::Removed(id) => {
+            SetChangeResult::Removed(id) => {
                 self.coordinators.remove(id);
             }
-            SetVerdict::Refused(_) => {}
+            SetChangeResult::Refused(_) => {}
         }
     }
 }
@@ -227,12 +233,12 @@ mod tests {
         })
     }
 
-    fn everybody(hub: &mut Hub, size: usize, change: &SetChange) -> Vec<Addressed> {
+    fn everybody(hub: &mut Hub, size: usize, change: &SetChange) -> Vec<AddressedResponses> {
         for rank in 0..size {
             let changes = vec![change.clone()];
-            let ready = Ready {
+            let ready = RequestList {
                 changes,
-                ..Ready::default()
+                ..RequestList::default()
             };
             hub.hear(Rank::from_index(rank), ready, Instant::now())
                 .unwrap();
@@ -245,21 +251,24 @@ mod tests {
         let mut hub = hub(2);
         let pair = vec![Rank::new(1)];
         for _ in 0..2 {
-            let verdicts = everybody(&mut hub, 2, &SetChange::Add(pair.clone()));
+            let response_lists = everybody(&mut hub, 2, &SetChange::Add(pair.clone()));
             let id = ProcessSetId::new(1);
-            let added = SetVerdict::Added {
+            let added = SetChangeResult::Added {
                 id,
                 ranks: pair.clone(),
             };
-            assert_eq!(verdicts.len(), 1, "no cycle time holds it back");
-            assert_eq!(verdicts[0].verdict.changes, [added]);
-            let verdicts = everybody(&mut hub, 2, &SetChange::Remove(id));
-            assert_eq!(verdicts[0].verdict.changes, [SetVerdict::Removed(id)]);
+            assert_eq!(response_lists.len(), 1, "no cycle time holds it back");
+            assert_eq!(response_lists[0].response_list.changes, [added]);
+            let response_lists = everybody(&mut hub, 2, &SetChange::Remove(id));
+            assert_eq!(
+                response_lists[0].response_list.changes,
+                [SetChangeResult::Removed(id)]
+            );
         }
     }
 
     #[test]
-    fn a_set_that_is_removed_in_the_same_round_still_gets_its_last_verdict() {
+    fn a_set_that_is_removed_in_the_same_round_still_gets_its_last_response_list() {
         let mut hub = hub(2);
         let pair = vec![Rank::new(0), Rank::new(1)];
         everybody(&mut hub, 2, &SetChange::Add(vec![Rank::new(1)]));
@@ -276,18 +285,21 @@ mod tests {
             postscale: 1.0,
             group: None,
         };
-        let ready = Ready {
+        let ready = RequestList {
             process_set: id,
             requests: vec![barrier],
-            ..Ready::default()
+            ..RequestList::default()
         };
         hub.hear(Rank::new(1), ready, Instant::now()).unwrap();
-        let verdicts = everybody(&mut hub, 2, &SetChange::Remove(id));
-        assert_eq!(verdicts.len(), 2);
-        assert_eq!(verdicts[0].verdict.process_set, id);
-        assert_eq!(*verdicts[0].members, [Rank::new(1)]);
-        assert_eq!(verdicts[1].verdict.changes, [SetVerdict::Removed(id)]);
-        assert_eq!(*verdicts[1].members, pair);
+        let response_lists = everybody(&mut hub, 2, &SetChange::Remove(id));
+        assert_eq!(response_lists.len(), 2);
+        assert_eq!(response_lists[0].response_list.process_set, id);
+        assert_eq!(*response_lists[0].members, [Rank::new(1)]);
+        assert_eq!(
+            response_lists[1].response_list.changes,
+            [SetChangeResult::Removed(id)]
+        );
+        assert_eq!(*response_lists[1].members, pair);
     }
 
     #[test]
@@ -303,21 +315,24 @@ mod tests {
             cache: false,
         };
         hub.autotune(Autotuner::new(&AutotuneOptions::default(), parameters));
-        let leave = Ready {
+        let leave = RequestList {
             shutdown: true,
-            ..Ready::default()
+            ..RequestList::default()
         };
         hub.hear(Rank::new(0), leave, Instant::now()).unwrap();
-        let verdicts = hub.decide(Instant::now());
-        let told = verdicts[0].verdict.tuned.unwrap();
-        assert_eq!(verdicts[0].verdict.process_set, ProcessSetId::GLOBAL);
+        let response_lists = hub.decide(Instant::now());
+        let told = response_lists[0].response_list.tuned.unwrap();
+        assert_eq!(
+            response_lists[0].response_list.process_set,
+            ProcessSetId::GLOBAL
+        );
         assert_eq!(
             (told.chunk_bytes, told.small_allreduce_bytes),
             (1 << 16, 1 << 12)
         );
         let adopted = hub.coordinators.values().map(Coordinator::adopted);
         assert!(adopted.eq([Some(parameters); 2]));
-        hub.follow(&SetVerdict::Added {
+        hub.follow(&SetChangeResult::Added {
             id: ProcessSetId::new(2),
             ranks: vec![Rank::new(0)],
         });
@@ -328,9 +343,9 @@ mod tests {
     #[test]
     fn late_words_about_a_removed_set_are_ignored() {
         let mut hub = hub(1);
-        let late = Ready {
+        let late = RequestList {
             process_set: ProcessSetId::new(5),
-            ..Ready::default()
+            ..RequestList::default()
         };
         assert_eq!(hub.hear(Rank::new(0), late, Instant::now()), Ok(()));
         assert_eq!(hub.decide(Instant::now()), []);
@@ -340,13 +355,13 @@ mod tests {
     fn shutdown_is_said_at_once_and_names_who_asked_first() {
         let mut hub = hub(3);
         for rank in [1, 2] {
-            let leaving = Ready {
+            let leaving = RequestList {
                 shutdown: true,
-                ..Ready::default()
+                ..RequestList::default()
             };
             hub.hear(Rank::new(rank), leaving, Instant::now()).unwrap();
         }
-        let verdicts = hub.decide(Instant::now());
-        assert_eq!(verdicts[0].verdict.shutdown, Some(Rank::new(1)));
+        let response_lists = hub.decide(Instant::now());
+        assert_eq!(response_lists[0].response_list.shutdown, Some(Rank::new(1)));
     }
 }

@@ -1,18 +1,18 @@
 //! Every rank's memory of what was agreed: the worker's half of the response cache.
 //!
 //! It holds what the coordinator numbered, together with this rank's own request of that time, and
-//! forgets exactly what verdicts tell it to. If the same request comes again, its number is sent.
+//! forgets exactly what response lists tell it to. If the same request comes again, its number is sent.
 
 use std::sync::Arc;
 
-use hvd_wire::{CacheId, Request, TensorPlan};
+use hvd_wire::{CacheId, Request, TensorSpec};
 
 use crate::tables::Table;
 
 /// One remembered tensor.
 #[derive(Debug)]
 struct Known {
-    plan: Arc<TensorPlan>,
+    spec: Arc<TensorSpec>,
     request: Request,
 }
 
@@ -31,27 +31,27 @@ impl KnownTensors {
     }
 
     /// The description a number stands for, to look at.
-    pub(crate) fn get(&self, id: CacheId) -> Option<&TensorPlan> {
-        self.by_id.get(&id).map(|known| &*known.plan)
+    pub(crate) fn get(&self, id: CacheId) -> Option<&TensorSpec> {
+        self.by_id.get(&id).map(|known| &*known.spec)
     }
 
     /// The description a number stands for.
-    pub(crate) fn plan(&self, id: CacheId) -> Option<Arc<TensorPlan>> {
-        self.by_id.get(&id).map(|known| Arc::clone(&known.plan))
+    pub(crate) fn spec(&self, id: CacheId) -> Option<Arc<TensorSpec>> {
+        self.by_id.get(&id).map(|known| Arc::clone(&known.spec))
     }
 
     /// Remembers a description that came with a number.
-    pub(crate) fn remember(&mut self, id: CacheId, plan: Arc<TensorPlan>, request: Request) {
-        self.by_name.insert(Arc::clone(&plan.name), id);
-        self.by_id.insert(id, Known { plan, request });
+    pub(crate) fn remember(&mut self, id: CacheId, spec: Arc<TensorSpec>, request: Request) {
+        self.by_name.insert(Arc::clone(&spec.name), id);
+        self.by_id.insert(id, Known { spec, request });
     }
 
     /// Forgets a number.
     pub(crate) fn forget(&mut self, id: CacheId) {
         if let Some(known) = self.by_id.remove(&id)
-            && self.by_name.get(&known.plan.name) == Some(&id)
+            && self.by_name.get(&known.spec.name) == Some(&id)
         {
-            self.by_name.remove(&known.plan.name);
+            self.by_name.remove(&known.spec.name);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A rank between the coordinator and ranks below it: it gathers what they announce, passes it up
-//! as one message, and passes verdicts down.
+//! as one message, and passes response lists down.
 //!
 //! A pure machine like the coordinator: words go in with [`Relay::hear`] and
 //! [`Relay::hear_ready`], [`Relay::take_upward`] gives what is to be passed up now, and
-//! [`Relay::route`] says whom a verdict is for. What the coordinator hears is what it would have
+//! [`Relay::route`] says whom a response list is for. What the coordinator hears is what it would have
 //! heard from each rank directly, in an order in which it could have heard it:
 //!
 //! - `RELAY-1` a tensor is passed up once every rank below that takes part has asked for it; ranks
@@ -12,10 +12,10 @@
 //!   known, and what comes later at once; so the coordinator knows who is missing.
 //! - `RELAY-3` joins, changes of process sets and the wish to end are passed up at once, after
 //!   everything that the same ranks asked for before.
-//! - `RELAY-4` a verdict counts as read by the ranks below when all of them have read it and nothing
+//! - `RELAY-4` a response list counts as read by the ranks below when all of them have read it and nothing
 //!   that any of them said before is still held here.
-//! - `RELAY-5` when a plan begins, tensors of the global set that were asked for before the plan was
-//!   known are forgotten here as on rank 0 (`PLAN-3`). Who halts is passed up at once, or with the
+//! - `RELAY-5` when a schedule begins, tensors of the global set that were asked for before the schedule was
+//!   known are forgotten here as on rank 0 (`SCHEDULE-3`). Who halts is passed up at once, or with the
 //!   others if rank 0 knows already ([`halts`]).
 
 mod halts;
@@ -25,7 +25,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
-use hvd_wire::{Gathered, Part, PlanVerdict, Ready, Response, SetVerdict, Verdict};
+use hvd_wire::{
+    MergedRequestLists, RequestList, Response, ResponseList, ScheduleCommand, SetChangeResult,
+    SharedRequestList,
+};
 
 use self::halts::Halts;
 use self::held::Held;
@@ -46,15 +49,15 @@ pub(crate) struct Relay {
     /// The process sets with members among them.
     sets: BTreeMap<ProcessSetId, Held>,
     /// What is to be passed up, in this order.
-    outbox: Vec<Part>,
+    outbox: Vec<SharedRequestList>,
     hold: Duration,
-    /// The last verdict on the global set that was passed on.
+    /// The last response list on the global set that was passed on.
     routed: u64,
-    /// The plan that runs.
-    plan: Option<Halts>,
+    /// The schedule that runs.
+    schedule: Option<Halts>,
 }
 
-/// Whom a verdict is for.
+/// Whom a response list is for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) children: Vec<Rank>,
@@ -73,7 +76,7 @@ impl Relay {
             outbox: Vec::new(),
             hold,
             routed: 0,
-            plan: None,
+            schedule: None,
         }
     }
 
@@ -81,14 +84,14 @@ impl Relay {
     pub(crate) fn hear_ready(
         &mut self,
         rank: Rank,
-        message: Ready,
+        message: RequestList,
         now: Instant,
     ) -> Result<(), Breach> {
         let routed = message.seen;
         let seen = vec![(message.process_set, message.seen)];
-        let parts = vec![Part::of(rank, message)];
-        let message = Gathered {
-            parts,
+        let lists = vec![SharedRequestList::of(rank, message)];
+        let message = MergedRequestLists {
+            lists,
             seen,
             routed,
         };
@@ -99,20 +102,20 @@ impl Relay {
     pub(crate) fn hear(
         &mut self,
         from: Rank,
-        message: Gathered,
+        message: MergedRequestLists,
         now: Instant,
     ) -> Result<(), Breach> {
-        let precedes_plan = |plan: &Halts| plan.is_after(message.routed);
-        let outdated = self.plan.as_ref().is_some_and(precedes_plan);
-        for mut part in message.parts {
-            if !self.speaks_for(from, &part.ranks) {
+        let precedes_schedule = |schedule: &Halts| schedule.is_after(message.routed);
+        let outdated = self.schedule.as_ref().is_some_and(precedes_schedule);
+        for mut list in message.lists {
+            if !self.speaks_for(from, &list.ranks) {
                 let error = ProtocolError::NotBelow;
                 return Err(Breach { rank: from, error });
             }
             if outdated {
-                forget_global(&mut part);
+                forget_global(&mut list);
             }
-            self.take_in(from, part, now);
+            self.take_in(from, list, now);
         }
         for (id, seen) in message.seen {
             if let Some(set) = self.sets.get_mut(&id) {
@@ -123,7 +126,7 @@ impl Relay {
     }
 
     /// What is to be passed to the parent now, if anything.
-    pub(crate) fn take_upward(&mut self, now: Instant) -> Option<Gathered> {
+    pub(crate) fn take_upward(&mut self, now: Instant) -> Option<MergedRequestLists> {
         for set in self.sets.values_mut() {
             set.release_overdue(self.hold, now, &mut self.outbox);
         }
@@ -132,9 +135,9 @@ impl Relay {
         }
         let sets = self.sets.iter_mut();
         let seen = sets.filter_map(|(&id, set)| Some((id, set.newly_seen()?)));
-        Some(Gathered {
+        Some(MergedRequestLists {
             seen: seen.collect(),
-            parts: std::mem::take(&mut self.outbox),
+            lists: std::mem::take(&mut self.outbox),
             routed: self.routed,
         })
     }
@@ -145,12 +148,12 @@ impl Relay {
         oldest.checked_add(self.hold)
     }
 
-    /// Takes note of a verdict and says whom it is for. Children get it before this rank begins to
+    /// Takes notice of a response list and says whom it is for. Children get it before this rank begins to
     /// carry it out.
-    pub(crate) fn route(&mut self, verdict: &Verdict) -> Route {
-        let route = match self.sets.get_mut(&verdict.process_set) {
+    pub(crate) fn route(&mut self, response_list: &ResponseList) -> Route {
+        let route = match self.sets.get_mut(&response_list.process_set) {
             Some(set) => {
-                set.learn(verdict);
+                set.learn(response_list);
                 let members = set.members();
                 let children = self.place.children.iter();
                 let concerned =
@@ -165,34 +168,34 @@ impl Relay {
                 mine: false,
             },
         };
-        if verdict.process_set == ProcessSetId::GLOBAL {
-            self.routed = verdict.sequence;
-            self.follow_plan(verdict);
+        if response_list.process_set == ProcessSetId::GLOBAL {
+            self.routed = response_list.sequence;
+            self.follow_schedule(response_list);
         }
-        for change in &verdict.changes {
+        for change in &response_list.changes {
             self.follow(change);
         }
         route
     }
 
-    fn follow_plan(&mut self, verdict: &Verdict) {
-        match &verdict.plan {
-            Some(PlanVerdict::Begin(plan)) => {
-                self.plan = Some(Halts::new(plan.number, verdict.sequence));
+    fn follow_schedule(&mut self, response_list: &ResponseList) {
+        match &response_list.schedule {
+            Some(ScheduleCommand::Begin(schedule)) => {
+                self.schedule = Some(Halts::new(schedule.number, response_list.sequence));
                 if let Some(global) = self.sets.get_mut(&ProcessSetId::GLOBAL) {
                     global.forget_tensors();
                 }
                 self.outbox.iter_mut().for_each(forget_global);
                 self.outbox.retain(says_something);
             }
-            Some(PlanVerdict::End { .. }) => self.plan = None,
-            Some(PlanVerdict::Halt(_)) | None => {}
+            Some(ScheduleCommand::End { .. }) => self.schedule = None,
+            Some(ScheduleCommand::Halt(_)) | None => {}
         }
     }
 
-    fn follow(&mut self, change: &SetVerdict) {
+    fn follow(&mut self, change: &SetChangeResult) {
         match change {
-            SetVerdict::Added { id, ranks } => {
+            SetChangeResult::Added { id, ranks } => {
                 let members = ranks.iter().filter(|rank| self.below.contains(**rank));
                 let members: Ranks = members.copied().collect();
                 if !members.is_empty() {
@@ -200,10 +203,10 @@ impl Relay {
                 }
             }
             // Whatever is still held for it the coordinator would not listen to any more.
-            SetVerdict::Removed(id) => {
+            SetChangeResult::Removed(id) => {
                 self.sets.remove(id);
             }
-            SetVerdict::Refused(_) => {}
+            SetChangeResult::Refused(_) => {}
         }
     }
 
@@ -215,25 +218,25 @@ impl Relay {
         }
     }
 
-    fn take_in(&mut self, from: Rank, mut part: Part, now: Instant) {
-        if let Some(halted) = part.halted.take() {
-            let told = match &mut self.plan {
-                Some(plan) => plan.take_in(&part.ranks, halted, &self.below),
-                None => Some(halts::halt(part.ranks.clone(), halted)),
+    fn take_in(&mut self, from: Rank, mut list: SharedRequestList, now: Instant) {
+        if let Some(halted) = list.halted.take() {
+            let told = match &mut self.schedule {
+                Some(schedule) => schedule.take_in(&list.ranks, halted, &self.below),
+                None => Some(halts::halt(list.ranks.clone(), halted)),
             };
             self.outbox.extend(told);
         }
-        let last_words = Part {
-            process_set: part.process_set,
-            ranks: part.ranks.clone(),
-            changes: std::mem::take(&mut part.changes),
-            shutdown: std::mem::take(&mut part.shutdown),
-            ..Part::default()
+        let last_words = SharedRequestList {
+            process_set: list.process_set,
+            ranks: list.ranks.clone(),
+            changes: std::mem::take(&mut list.changes),
+            shutdown: std::mem::take(&mut list.shutdown),
+            ..SharedRequestList::default()
         };
-        match self.sets.get_mut(&part.process_set) {
-            Some(set) => set.take_in(from, part, now, &mut self.outbox),
+        match self.sets.get_mut(&list.process_set) {
+            Some(set) => set.take_in(from, list, now, &mut self.outbox),
             // Late words about a set that is no more: the coordinator knows what they are worth.
-            None if part.asks() => self.outbox.push(part),
+            None if list.has_requests() => self.outbox.push(list),
             None => {}
         }
         if last_words.shutdown || !last_words.changes.is_empty() {
@@ -246,43 +249,43 @@ impl Relay {
 }
 
 /// Appends a part; it is said together with the one before it if that says the same for others.
-fn append(outbox: &mut Vec<Part>, part: Part) {
+fn append(outbox: &mut Vec<SharedRequestList>, list: SharedRequestList) {
     if let Some(last) = outbox.last_mut()
-        && last.process_set == part.process_set
-        && last.ranks.first_common(&part.ranks).is_none()
+        && last.process_set == list.process_set
+        && last.ranks.first_common(&list.ranks).is_none()
         && (last.shutdown, &last.changes, last.halted)
-            == (part.shutdown, &part.changes, part.halted)
-        && (&last.cached, &last.requests) == (&part.cached, &part.requests)
+            == (list.shutdown, &list.changes, list.halted)
+        && (&last.cached, &last.requests) == (&list.cached, &list.requests)
     {
-        last.ranks.insert_all(&part.ranks);
+        last.ranks.insert_all(&list.ranks);
         return;
     }
-    outbox.push(part);
+    outbox.push(list);
 }
 
 /// Takes out what is asked for in the global set.
-fn forget_global(part: &mut Part) {
-    if part.process_set == ProcessSetId::GLOBAL {
-        part.cached.clear();
-        part.requests.clear();
+fn forget_global(list: &mut SharedRequestList) {
+    if list.process_set == ProcessSetId::GLOBAL {
+        list.cached.clear();
+        list.requests.clear();
     }
 }
 
-fn says_something(part: &Part) -> bool {
-    part.asks() || part.shutdown || !part.changes.is_empty() || part.halted.is_some()
+fn says_something(list: &SharedRequestList) -> bool {
+    list.has_requests() || list.shutdown || !list.changes.is_empty() || list.halted.is_some()
 }
 
 /// Whether more may be added to what a part asks for: nothing is asked for after a join, a change or
 /// the end in the same breath.
-fn is_open(part: &Part) -> bool {
-    let last = part.requests.last();
+fn is_open(list: &SharedRequestList) -> bool {
+    let last = list.requests.last();
     let joins = last.is_some_and(|shared| shared.request.kind == OpKind::Join);
-    part.changes.is_empty() && !part.shutdown && part.halted.is_none() && !joins
+    list.changes.is_empty() && !list.shutdown && list.halted.is_none() && !joins
 }
 
-/// Whether a verdict says that a join is over.
-fn ends_join(verdict: &Verdict) -> bool {
-    let mut responses = verdict.responses.iter();
+/// Whether a response list says that a join is over.
+fn ends_join(response_list: &ResponseList) -> bool {
+    let mut responses = response_list.responses.iter();
     responses.any(|response| matches!(response, Response::Joined { .. }))
 }
 

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use hvd_types::{ProcessSetId, Rank, Topology};
-use hvd_wire::{SetChange, SetVerdict};
+use hvd_wire::{SetChange, SetChangeResult};
 
 use super::validate::Party;
 
@@ -42,31 +42,31 @@ impl SetNegotiation {
     }
 
     /// Judges the changes that every rank has asked for.
-    pub(crate) fn decide(&mut self, topology: &Topology) -> Vec<SetVerdict> {
-        let mut verdicts = Vec::new();
+    pub(crate) fn decide(&mut self, topology: &Topology) -> Vec<SetChangeResult> {
+        let mut results = Vec::new();
         while self.asked.iter().all(|queue| !queue.is_empty()) {
             let changes: Vec<SetChange> = self
                 .asked
                 .iter_mut()
                 .filter_map(VecDeque::pop_front)
                 .collect();
-            verdicts.push(match disagreement(&changes, topology) {
-                Some(reason) => SetVerdict::Refused(reason),
+            results.push(match disagreement(&changes, topology) {
+                Some(reason) => SetChangeResult::Refused(reason),
                 None => self.apply(&changes[0]),
             });
         }
-        verdicts
+        results
     }
 
-    fn apply(&mut self, change: &SetChange) -> SetVerdict {
+    fn apply(&mut self, change: &SetChange) -> SetChangeResult {
         let result = match change {
             SetChange::Add(ranks) => self.add(ranks),
             SetChange::Remove(id) => self.remove(*id),
         };
-        result.unwrap_or_else(SetVerdict::Refused)
+        result.unwrap_or_else(SetChangeResult::Refused)
     }
 
-    fn add(&mut self, ranks: &[Rank]) -> Result<SetVerdict, String> {
+    fn add(&mut self, ranks: &[Rank]) -> Result<SetChangeResult, String> {
         let size = self.asked.len();
         let list = Members(ranks);
         if ranks.is_empty() || !ranks.is_sorted_by(|a, b| a < b) {
@@ -88,10 +88,10 @@ impl SetNegotiation {
         });
         self.sets.insert(id, ranks.to_vec());
         let ranks = ranks.to_vec();
-        Ok(SetVerdict::Added { id, ranks })
+        Ok(SetChangeResult::Added { id, ranks })
     }
 
-    fn remove(&mut self, id: ProcessSetId) -> Result<SetVerdict, String> {
+    fn remove(&mut self, id: ProcessSetId) -> Result<SetChangeResult, String> {
         if id == ProcessSetId::GLOBAL {
             return Err("the global process set cannot be removed".to_owned());
         }
@@ -99,7 +99,7 @@ impl SetNegotiation {
             return Err(format!("process set {id} does not exist"));
         }
         self.free.push_back(id);
-        Ok(SetVerdict::Removed(id))
+        Ok(SetChangeResult::Removed(id))
     }
 }
 
@@ -147,22 +147,22 @@ mod tests {
     }
 
     /// All three ranks ask for the same change.
-    fn ask(negotiation: &mut SetNegotiation, change: &SetChange) -> SetVerdict {
+    fn ask(negotiation: &mut SetNegotiation, change: &SetChange) -> SetChangeResult {
         for rank in 0..3 {
             negotiation.hear(Rank::new(rank), vec![change.clone()]);
         }
-        let mut verdicts = negotiation.decide(&Topology::new(["a", "b", "c"]));
-        assert_eq!(verdicts.len(), 1);
-        verdicts.remove(0)
+        let mut results = negotiation.decide(&Topology::new(["a", "b", "c"]));
+        assert_eq!(results.len(), 1);
+        results.remove(0)
     }
 
-    fn add(negotiation: &mut SetNegotiation, numbers: &[u32]) -> SetVerdict {
+    fn add(negotiation: &mut SetNegotiation, numbers: &[u32]) -> SetChangeResult {
         ask(negotiation, &SetChange::Add(ranks(numbers)))
     }
 
-    fn refusal(verdict: SetVerdict) -> String {
-        match verdict {
-            SetVerdict::Refused(reason) => reason,
+    fn refusal(result: SetChangeResult) -> String {
+        match result {
+            SetChangeResult::Refused(reason) => reason,
             other => panic!("{other:?}"),
         }
     }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn set_1_numbers_count_up_and_are_given_again_oldest_first() {
         let mut sets = SetNegotiation::new(3);
-        let added = |id, numbers: &[u32]| SetVerdict::Added {
+        let added = |id, numbers: &[u32]| SetChangeResult::Added {
             id: ProcessSetId::new(id),
             ranks: ranks(numbers),
         };
@@ -180,7 +180,7 @@ mod tests {
             let id = ProcessSetId::new(id);
             assert_eq!(
                 ask(&mut sets, &SetChange::Remove(id)),
-                SetVerdict::Removed(id)
+                SetChangeResult::Removed(id)
             );
         }
         assert_eq!(add(&mut sets, &[0, 2]), added(2, &[0, 2]));

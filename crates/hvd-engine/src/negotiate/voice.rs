@@ -1,15 +1,15 @@
 //! A rank's part in the negotiation: rank 0 decides, ranks with others below them in the tree pass
-//! words up and verdicts down, all others speak for themselves.
+//! words up and response lists down, all others speak for themselves.
 //!
 //! Messages come and go as bytes of the wire; who carries them is somebody else's business.
 
 use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
-use hvd_wire::{Gathered, Ready, Verdict};
+use hvd_wire::{MergedRequestLists, RequestList, ResponseList};
 
 use super::coordinator::{Breach, ProtocolError};
-use super::hub::{Addressed, Hub};
+use super::hub::{AddressedResponses, Hub};
 use super::relay::{Relay, Route};
 use super::tree::Place;
 use crate::stall::StallReport;
@@ -32,16 +32,16 @@ enum Role {
 #[derive(Debug)]
 pub(crate) enum Upward {
     /// For itself.
-    Ready(Ready),
+    RequestList(RequestList),
     /// For all below it.
-    Gathered(Gathered),
+    MergedRequestLists(MergedRequestLists),
 }
 
 impl Upward {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Ready(message) => message.encode(out),
-            Self::Gathered(message) => message.encode(out),
+            Self::RequestList(message) => message.encode(out),
+            Self::MergedRequestLists(message) => message.encode(out),
         }
     }
 }
@@ -75,7 +75,11 @@ impl Voice {
     }
 
     /// Takes what this rank itself has to say. What is to be passed up at once, if anything.
-    pub(crate) fn say(&mut self, message: Ready, now: Instant) -> Result<Option<Upward>, Breach> {
+    pub(crate) fn say(
+        &mut self,
+        message: RequestList,
+        now: Instant,
+    ) -> Result<Option<Upward>, Breach> {
         let rank = self.place.rank;
         match &mut self.role {
             Role::Root(hub) => {
@@ -84,7 +88,7 @@ impl Voice {
                 Ok(None)
             }
             Role::Relay(relay) => relay.hear_ready(rank, message, now).map(|()| None),
-            Role::Leaf => Ok(Some(Upward::Ready(message))),
+            Role::Leaf => Ok(Some(Upward::RequestList(message))),
         }
     }
 
@@ -97,19 +101,19 @@ impl Voice {
         let child = child.ok_or_else(|| breach(ProtocolError::NotBelow))?;
         match (&mut self.role, child.is_leaf()) {
             (Role::Root(hub), true) => {
-                let message = Ready::decode(bytes).map_err(garbled)?;
+                let message = RequestList::decode(bytes).map_err(garbled)?;
                 hub.hear(from, message, now).map_err(breach)
             }
             (Role::Root(hub), false) => {
-                let message = Gathered::decode(bytes).map_err(garbled)?;
+                let message = MergedRequestLists::decode(bytes).map_err(garbled)?;
                 hub.hear_gathered(&child.below, message, now)
             }
             (Role::Relay(relay), true) => {
-                let message = Ready::decode(bytes).map_err(garbled)?;
+                let message = RequestList::decode(bytes).map_err(garbled)?;
                 relay.hear_ready(from, message, now)
             }
             (Role::Relay(relay), false) => {
-                let message = Gathered::decode(bytes).map_err(garbled)?;
+                let message = MergedRequestLists::decode(bytes).map_err(garbled)?;
                 relay.hear(from, message, now)
             }
             (Role::Leaf, _) => Err(breach(ProtocolError::NotBelow)),
@@ -119,31 +123,34 @@ impl Voice {
     /// What was gathered and is to be passed up now, if anything.
     pub(crate) fn gathered(&mut self, now: Instant) -> Option<Upward> {
         match &mut self.role {
-            Role::Relay(relay) => relay.take_upward(now).map(Upward::Gathered),
+            Role::Relay(relay) => relay.take_upward(now).map(Upward::MergedRequestLists),
             Role::Root(_) | Role::Leaf => None,
         }
     }
 
     /// On rank 0: what is decided now, and whom it is for.
-    pub(crate) fn decide(&mut self, now: Instant) -> Vec<(Verdict, Route)> {
+    pub(crate) fn decide(&mut self, now: Instant) -> Vec<(ResponseList, Route)> {
         let Role::Root(hub) = &mut self.role else {
             return Vec::new();
         };
         let place = &self.place;
-        let addressed = |Addressed { members, verdict }| {
+        let addressed = |AddressedResponses {
+                             members,
+                             response_list,
+                         }| {
             let route = Route {
                 children: place.towards(&members).collect(),
                 mine: members.binary_search(&place.rank).is_ok(),
             };
-            (verdict, route)
+            (response_list, route)
         };
         hub.decide(now).into_iter().map(addressed).collect()
     }
 
-    /// Whom a verdict from the parent is for.
-    pub(crate) fn route(&mut self, verdict: &Verdict) -> Route {
+    /// Whom a response list from the parent is for.
+    pub(crate) fn route(&mut self, response_list: &ResponseList) -> Route {
         match &mut self.role {
-            Role::Relay(relay) => relay.route(verdict),
+            Role::Relay(relay) => relay.route(response_list),
             Role::Root(_) | Role::Leaf => Route {
                 children: Vec::new(),
                 mine: true,

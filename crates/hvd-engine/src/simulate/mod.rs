@@ -7,7 +7,7 @@
 
 mod network;
 pub(crate) mod node;
-mod planned;
+mod scheduled;
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape, Topology};
 use hvd_wire::Request;
 
 use self::network::Network;
-pub use self::planned::roll_call;
+pub use self::scheduled::ready_barrier;
 use crate::Result;
 
 /// How ranks reach the coordinator.

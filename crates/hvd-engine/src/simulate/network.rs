@@ -24,9 +24,9 @@ use crate::stall::StallOptions;
 pub(super) struct Network {
     job: Job,
     ranks: Vec<Station>,
-    /// What happens next, by time and then in the order in which it was planned.
+    /// What happens next, by time and then in the order in which it was queued.
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
-    planned: u64,
+    queued: u64,
     start: Instant,
     now: Duration,
     step: Step,
@@ -39,7 +39,7 @@ struct Station {
     inbox: Vec<(Rank, Arc<[u8]>)>,
     submissions: Vec<Arc<[Request]>>,
     busy_until: Duration,
-    /// Whether a turn is planned that will see the inbox.
+    /// Whether a turn is queued that will see the inbox.
     awake: bool,
     messages: u64,
     bytes: u64,
@@ -88,7 +88,7 @@ impl Network {
             job: *job,
             ranks: (0..job.ranks).map(station).collect(),
             events: BinaryHeap::new(),
-            planned: 0,
+            queued: 0,
             start: Instant::now(),
             now: Duration::ZERO,
             step: Step::default(),
@@ -113,7 +113,7 @@ impl Network {
                 let when = begin + self.job.pause * number + self.skew(rank, burst);
                 submitted = submitted.max(when);
                 self.ranks[rank].submissions.push(Arc::clone(&requests));
-                self.plan(when, Event::Submit(rank, burst));
+                self.queue(when, Event::Submit(rank, burst));
             }
         }
         while let Some(Reverse((time, _, event))) = self.events.pop() {
@@ -158,12 +158,12 @@ impl Network {
         Ok(())
     }
 
-    /// Plans a turn for as soon as the rank has time.
+    /// Queues a turn for as soon as the rank has time.
     fn wake(&mut self, rank: usize) {
         let station = &mut self.ranks[rank];
         if !std::mem::replace(&mut station.awake, true) {
             let when = station.busy_until.max(self.now);
-            self.plan(when, Event::Turn(rank));
+            self.queue(when, Event::Turn(rank));
         }
     }
 
@@ -173,7 +173,7 @@ impl Network {
         let station = &mut self.ranks[rank];
         if time < station.busy_until {
             let when = station.busy_until;
-            self.plan(when, Event::Turn(rank));
+            self.queue(when, Event::Turn(rank));
             return Ok(());
         }
         station.awake = false;
@@ -199,21 +199,21 @@ impl Network {
             } else {
                 costs.remote_latency
             };
-            self.plan(time + latency, Event::Arrive { from, to, bytes });
+            self.queue(time + latency, Event::Arrive { from, to, bytes });
         }
         let station = &mut self.ranks[rank];
         station.busy_until = time;
         let due = station.node.due();
         if let Some(due) = due {
             let when = due.saturating_duration_since(self.start).max(time);
-            self.plan(when, Event::Turn(rank));
+            self.queue(when, Event::Turn(rank));
         }
         Ok(())
     }
 
-    fn plan(&mut self, when: Duration, event: Event) {
-        self.planned += 1;
-        self.events.push(Reverse((when, self.planned, event)));
+    fn queue(&mut self, when: Duration, event: Event) {
+        self.queued += 1;
+        self.events.push(Reverse((when, self.queued, event)));
     }
 
     /// By how much a rank is late: always the same for the same rank and burst, and mixed.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hvd_types::{OpKind, ProcessSetId, Rank};
 #[cfg(test)]
 use hvd_wire::SetChange;
-use hvd_wire::{Ready, Request, Response, SetVerdict, Verdict};
+use hvd_wire::{Request, RequestList, Response, ResponseList, SetChangeResult};
 
 use crate::execute::team::Team;
 use crate::handle::{Completer, Completion};
@@ -48,7 +48,7 @@ pub(crate) enum Answer {
         reason: String,
     },
     Joined(ProcessSetId, Rank),
-    Sets(SetVerdict),
+    Sets(SetChangeResult),
     ShutDown(Rank),
 }
 
@@ -116,7 +116,7 @@ impl Node {
         now: Instant,
     ) -> Result<()> {
         let global = self.sets.get(&ProcessSetId::GLOBAL);
-        let message = Ready {
+        let message = RequestList {
             changes,
             shutdown,
             ..global.map(LocalSet::announcement).unwrap_or_default()
@@ -127,7 +127,7 @@ impl Node {
     /// Takes in a message.
     pub(crate) fn hear(&mut self, from: Rank, bytes: &Arc<[u8]>, now: Instant) -> Result<()> {
         if self.voice.place().parent == Some(from) {
-            return self.hear_verdict(bytes);
+            return self.receive_response_list(bytes);
         }
         let result = self.voice.hear(from, bytes, now);
         result.map_err(|breach| broken(&breach))
@@ -135,9 +135,9 @@ impl Node {
 
     /// Decides or passes on what can be decided or passed on now.
     pub(crate) fn turn(&mut self, now: Instant) -> Result<()> {
-        for (verdict, route) in self.voice.decide(now) {
-            let bytes = encoded(|out| verdict.encode(out));
-            self.follow(verdict, &bytes, route)?;
+        for (response_list, route) in self.voice.decide(now) {
+            let bytes = encoded(|out| response_list.encode(out));
+            self.follow(response_list, &bytes, route)?;
         }
         let message = self.voice.gathered(now);
         self.pass_up(message);
@@ -163,7 +163,7 @@ impl Node {
         std::mem::take(&mut self.answers)
     }
 
-    fn tell(&mut self, message: Ready, now: Instant) -> Result<()> {
+    fn tell(&mut self, message: RequestList, now: Instant) -> Result<()> {
         let result = self.voice.say(message, now);
         let message = result.map_err(|breach| broken(&breach))?;
         self.pass_up(message);
@@ -177,14 +177,19 @@ impl Node {
         }
     }
 
-    fn hear_verdict(&mut self, bytes: &Arc<[u8]>) -> Result<()> {
+    fn receive_response_list(&mut self, bytes: &Arc<[u8]>) -> Result<()> {
         let garbled = |error| Error::Internal(format!("bad message: {error}"));
-        let verdict = Verdict::decode(bytes).map_err(garbled)?;
-        let route = self.voice.route(&verdict);
-        self.follow(verdict, bytes, route)
+        let response_list = ResponseList::decode(bytes).map_err(garbled)?;
+        let route = self.voice.route(&response_list);
+        self.follow(response_list, bytes, route)
     }
 
-    fn follow(&mut self, verdict: Verdict, bytes: &Arc<[u8]>, route: Route) -> Result<()> {
+    fn follow(
+        &mut self,
+        response_list: ResponseList,
+        bytes: &Arc<[u8]>,
+        route: Route,
+    ) -> Result<()> {
         self.outgoing
             .extend(route.children.into_iter().map(|to| Letter {
                 to,
@@ -194,30 +199,34 @@ impl Node {
             return Ok(());
         }
         let me = self.place().rank;
-        carry_out(verdict, me, &mut self.sets, &mut self.answers)
+        carry_out(response_list, me, &mut self.sets, &mut self.answers)
     }
 }
 
-/// What the cycle does with a verdict, without executing anything.
+/// What the cycle does with a response list, without executing anything.
 fn carry_out(
-    verdict: Verdict,
+    response_list: ResponseList,
     me: Rank,
     sets: &mut BTreeMap<ProcessSetId, LocalSet>,
     answers: &mut Vec<Answer>,
 ) -> Result<()> {
-    let id = verdict.process_set;
-    let stranger = || Error::Internal(format!("a verdict on process set {id} came here"));
+    let id = response_list.process_set;
+    let stranger = || {
+        Error::Internal(format!(
+            "got a response list for process set {id}, of which this rank is no member"
+        ))
+    };
     let set = sets.get_mut(&id).ok_or_else(stranger)?;
-    set.begin(verdict.sequence, &verdict.evicted);
-    for response in verdict.responses {
+    set.begin(response_list.sequence, &response_list.evicted);
+    for response in response_list.responses {
         match response {
             Response::Execute(operation) => {
                 let executed = |task: crate::execute::Task| Answer::Executed {
                     set: id,
-                    name: Arc::clone(&task.plan.name),
+                    name: Arc::clone(&task.spec.name),
                     kind: operation.kind,
                     divisor: operation.divisor,
-                    first_dimensions: task.plan.first_dimensions.clone(),
+                    first_dimensions: task.spec.first_dimensions.clone(),
                     asked: task.entry.is_some(),
                 };
                 answers.extend(set.tasks(&operation)?.into_iter().map(executed));
@@ -236,19 +245,19 @@ fn carry_out(
             }
         }
     }
-    for change in verdict.changes {
+    for change in response_list.changes {
         match &change {
-            SetVerdict::Added { id, ranks } if ranks.contains(&me) => {
+            SetChangeResult::Added { id, ranks } if ranks.contains(&me) => {
                 sets.insert(*id, local_set(*id, ranks.clone().into()));
             }
-            SetVerdict::Removed(id) => {
+            SetChangeResult::Removed(id) => {
                 sets.remove(id);
             }
             _ => {}
         }
         answers.push(Answer::Sets(change));
     }
-    answers.extend(verdict.shutdown.map(Answer::ShutDown));
+    answers.extend(response_list.shutdown.map(Answer::ShutDown));
     Ok(())
 }
 

@@ -39,9 +39,9 @@ fn a_tree_takes_fewer_messages_at_the_root_and_the_same_answers() {
 }
 
 #[test]
-fn an_operation_of_a_plan_costs_each_rank_the_logarithm_of_the_ranks() {
+fn an_operation_of_a_schedule_costs_each_rank_the_logarithm_of_the_ranks() {
     for ranks in [16, 100, 1024, 4096] {
-        let (step, partners) = roll_call(&Job::new(ranks, Wiring::Star));
+        let (step, partners) = ready_barrier(&Job::new(ranks, Wiring::Star));
         let rounds = u64::from(ranks.next_power_of_two().ilog2());
         assert_eq!(step.messages, ranks as u64 * rounds, "{ranks} ranks");
         assert_eq!(step.most_messages, 2 * rounds, "sent and received");

@@ -1,6 +1,6 @@
 //! Finding out why ranks are missed, and saying so. Asking takes up to [`PATIENCE`], for which the
 //! engine thread has no time: a thread of its own, started with the first stall, asks the missing
-//! ranks how they stand, then logs the warning, or hands the verdict back and wakes the engine.
+//! ranks how they stand, then logs the warning, or reports the failure and wakes the engine.
 //!
 //! Without anybody to ask (ranks as threads, in tests) everything is said at once.
 
@@ -24,10 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Inquest {
     status_query: Option<StatusQuery>,
-    /// Wakes the engine thread when there is a verdict.
+    /// Wakes the engine thread when the job has to end.
     waker: Waker,
-    verdict: Arc<Mutex<Option<Failure>>>,
-    /// Whether a verdict is on its way, after which nothing matters any more.
+    failure: Arc<Mutex<Option<Failure>>>,
+    /// Whether the job has to end; later reports are dropped.
     condemned: bool,
     clerk: Option<Clerk>,
 }
@@ -44,7 +44,7 @@ impl Inquest {
         Self {
             status_query,
             waker,
-            verdict: Arc::default(),
+            failure: Arc::default(),
             condemned: false,
             clerk: None,
         }
@@ -66,13 +66,13 @@ impl Inquest {
                 // It listens for as long as this value lives.
                 let _ = reports.send(report);
             }
-            None => conclude(&report, None, &self.verdict),
+            None => conclude(&report, None, &self.failure),
         }
     }
 
     /// Why the job has to end, once that is known.
-    pub(crate) fn verdict(&self) -> Option<Failure> {
-        self.condemned.then(|| lock(&self.verdict).take()).flatten()
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.condemned.then(|| lock(&self.failure).take()).flatten()
     }
 
     /// The way to the thread, which is started if need be; none if there is nobody to ask.
@@ -81,10 +81,10 @@ impl Inquest {
         if self.clerk.is_none() {
             let (reports, inbox) = mpsc::channel();
             let (status_query, waker) = (status_query.clone(), self.waker.clone());
-            let verdict = Arc::clone(&self.verdict);
+            let failure = Arc::clone(&self.failure);
             let thread = thread::Builder::new()
                 .name("hvd-stall".to_owned())
-                .spawn(move || work(&inbox, &status_query, &waker, &verdict))
+                .spawn(move || work(&inbox, &status_query, &waker, &failure))
                 .ok()?;
             self.clerk = Some(Clerk {
                 reports: Some(reports),
@@ -109,11 +109,11 @@ fn work(
     inbox: &Receiver<StallReport>,
     status_query: &StatusQuery,
     waker: &Waker,
-    verdict: &Mutex<Option<Failure>>,
+    failure: &Mutex<Option<Failure>>,
 ) {
     while let Ok(report) = inbox.recv() {
         let heard = ask(status_query, &report);
-        conclude(&report, Some(&heard), verdict);
+        conclude(&report, Some(&heard), failure);
         waker.wake();
     }
 }
@@ -138,18 +138,18 @@ fn ask(status_query: &StatusQuery, report: &StallReport) -> Heard {
 }
 
 /// Says what is to be said.
-fn conclude(report: &StallReport, heard: Option<&Heard>, verdict: &Mutex<Option<Failure>>) {
+fn conclude(report: &StallReport, heard: Option<&Heard>, outcome: &Mutex<Option<Failure>>) {
     if !report.late.is_empty() {
         let warning = text::warning(&report.late, report.limits.warning, heard);
         tracing::warn!("{warning}");
     }
-    if let Some(failure) = failure(&report.fatal, report.limits.shutdown, heard) {
+    if let Some(failure) = fatal_failure(&report.fatal, report.limits.shutdown, heard) {
         tracing::error!("{failure}");
-        *lock(verdict) = Some(failure);
+        *lock(outcome) = Some(failure);
     }
 }
 
-fn failure(
+fn fatal_failure(
     fatal: &[Finding],
     shutdown: Option<Duration>,
     heard: Option<&Heard>,
@@ -158,10 +158,10 @@ fn failure(
     Some(Failure {
         rank: culprit.rank,
         host: culprit.host.to_string(),
-        reason: text::verdict(fatal, shutdown.unwrap_or_default(), heard),
+        reason: text::failure(fatal, shutdown.unwrap_or_default(), heard),
     })
 }
 
-fn lock(verdict: &Mutex<Option<Failure>>) -> std::sync::MutexGuard<'_, Option<Failure>> {
-    verdict.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(failure: &Mutex<Option<Failure>>) -> std::sync::MutexGuard<'_, Option<Failure>> {
+    failure.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -157,7 +157,7 @@ impl StallInspector {
         StallReport {
             limits: self.options,
             late: self.inspect(now),
-            fatal: self.verdict(now),
+            fatal: self.fatal(now),
         }
     }
 
@@ -183,7 +183,7 @@ impl StallInspector {
     }
 
     /// The tensors for which the job is to end, sorted by name; none means it goes on.
-    pub(crate) fn verdict(&self, now: Instant) -> Vec<Finding> {
+    pub(crate) fn fatal(&self, now: Instant) -> Vec<Finding> {
         let Some(shutdown) = self.options.shutdown else {
             return Vec::new();
         };

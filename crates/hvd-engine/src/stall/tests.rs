@@ -76,10 +76,10 @@ fn stall_3_the_next_check_is_the_next_warning_then_the_shutdown() {
     assert_eq!(inspector.next_check(), Some(at(start, 80)));
     assert_eq!(inspector.inspect(at(start, 80)).len(), 1);
     assert_eq!(inspector.next_check(), Some(at(start, 110)));
-    assert_eq!(inspector.verdict(at(start, 109)), []);
-    let verdict = inspector.verdict(at(start, 110));
-    assert_eq!(verdict.len(), 1);
-    assert_eq!(&*verdict[0].tensor, "x");
+    assert_eq!(inspector.fatal(at(start, 109)), []);
+    let fatal = inspector.fatal(at(start, 110));
+    assert_eq!(fatal.len(), 1);
+    assert_eq!(&*fatal[0].tensor, "x");
     inspector.answered("x");
     inspector.answered("y");
     assert_eq!(inspector.next_check(), None);
@@ -112,8 +112,8 @@ fn one_missing_rank_is_told_with_its_host() {
          be slow, stuck in other work, or past a branch or a loop that the others did not take."
     );
     assert_eq!(
-        text::verdict(
-            &inspector.verdict(at(start, 120)),
+        text::failure(
+            &inspector.fatal(at(start, 120)),
             Duration::from_secs(120),
             None
         ),

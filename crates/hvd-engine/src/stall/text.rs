@@ -67,7 +67,7 @@ fn last_words(LastWords { rank, asked }: &LastWords) -> String {
 }
 
 /// Why the job ends, for the log and for every operation that is pending then.
-pub(crate) fn verdict(findings: &[Finding], limit: Duration, heard: Option<&Heard>) -> String {
+pub(crate) fn failure(findings: &[Finding], limit: Duration, heard: Option<&Heard>) -> String {
     let mut text = format!(
         "stalled for more than {} s (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS), the job is shut down: {}",
         limit.as_secs(),

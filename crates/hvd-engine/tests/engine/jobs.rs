@@ -57,7 +57,7 @@ impl Job {
         let completion = self.engine.change_process_sets(change)?;
         let outcome = completion
             .wait(hvd_testkit::DEADLINE)
-            .expect("a verdict before the deadline");
+            .expect("a response_list before the deadline");
         Ok(ProcessSetId::new(outcome?.number.expect("a number")))
     }
 

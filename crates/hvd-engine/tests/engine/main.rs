@@ -13,6 +13,6 @@ mod jobs;
 mod autotune;
 mod late_lanes;
 mod operations;
-mod plans;
+mod schedules;
 mod sets;
 mod unattended;

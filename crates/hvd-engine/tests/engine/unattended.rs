@@ -57,8 +57,8 @@ fn many_at_once_and_groups(wire: Wire) {
     });
 }
 
-/// A plan waits for two tensors and only one of them comes, with nobody to ask for it.
-fn a_plan_does_not_keep_what_it_lacks_others_for(wire: Wire) {
+/// A schedule waits for two tensors and only one of them comes, with nobody to ask for it.
+fn a_schedule_does_not_keep_what_it_lacks_others_for(wire: Wire) {
     run(wire, 2, |job| {
         for _ in 0..10 {
             let pair = [
@@ -74,9 +74,9 @@ fn a_plan_does_not_keep_what_it_lacks_others_for(wire: Wire) {
     });
 }
 
-/// The program waits for each operation before it begins the next, and says so to nobody. A plan
+/// The program waits for each operation before it begins the next, and says so to nobody. A schedule
 /// takes them for one operation, until it notices.
-fn who_waits_without_a_word_does_not_wait_for_the_patience_of_a_plan(wire: Wire) {
+fn who_waits_without_a_word_does_not_wait_for_the_timeout_of_a_schedule(wire: Wire) {
     run(wire, 2, |job| {
         for _ in 0..40 {
             for name in ["a", "b"] {
@@ -119,8 +119,8 @@ fn the_end_of_the_engine_ends_them(wire: Wire) {
 
 over_every_wire!(
     many_at_once_and_groups,
-    a_plan_does_not_keep_what_it_lacks_others_for,
-    who_waits_without_a_word_does_not_wait_for_the_patience_of_a_plan,
+    a_schedule_does_not_keep_what_it_lacks_others_for,
+    who_waits_without_a_word_does_not_wait_for_the_timeout_of_a_schedule,
     refusals_come_the_same_way,
     the_end_of_the_engine_ends_them,
 );

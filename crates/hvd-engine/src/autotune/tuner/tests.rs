@@ -15,13 +15,13 @@ const LIMITS: Limits = Limits {
 };
 
 /// What a tuning tried, warm-up left out, and what it ended with.
-struct Course {
+struct TuningRun {
     tried: Vec<(Parameters, f64)>,
     kept: Parameters,
     observations: u32,
 }
 
-fn tune(mut tuner: Tuner, mut speed: impl FnMut(&Parameters) -> f64) -> Course {
+fn tune(mut tuner: Tuner, mut speed: impl FnMut(&Parameters) -> f64) -> TuningRun {
     let mut tried = Vec::new();
     for observations in 1..10_000 {
         let current = tuner.current();
@@ -33,7 +33,7 @@ fn tune(mut tuner: Tuner, mut speed: impl FnMut(&Parameters) -> f64) -> Course {
             Next::Again => assert_eq!(tuner.current(), current),
             Next::Try(next) => assert_eq!(tuner.current(), next),
             Next::Keep(kept, _) => {
-                return Course {
+                return TuningRun {
                     tried,
                     kept,
                     observations,
@@ -80,32 +80,32 @@ fn a_bad_start_ends_well() {
         ..defaults()
     };
     let mut index = 0;
-    let course = tune(tuner(bad, &[], &[Choice::Cache]), |parameters| {
+    let run = tune(tuner(bad, &[], &[Choice::Cache]), |parameters| {
         index += 1;
         many_small_tensors(parameters) * wobble(index)
     });
-    let gain = many_small_tensors(&course.kept) / many_small_tensors(&bad);
-    assert!(gain > 20.0, "{gain}: {:?}", course.kept);
-    assert!(course.kept.cache, "the switch is found too");
+    let gain = many_small_tensors(&run.kept) / many_small_tensors(&bad);
+    assert!(gain > 20.0, "{gain}: {:?}", run.kept);
+    assert!(run.kept.cache, "the switch is found too");
 }
 
 #[test]
 fn tune_3_a_good_start_is_kept_or_improved() {
     for seed in 0..20 {
         let mut index = seed * 1000;
-        let course = tune(tuner(defaults(), &[], &Choice::ALL), |parameters| {
+        let run = tune(tuner(defaults(), &[], &Choice::ALL), |parameters| {
             index += 1;
             many_small_tensors(parameters) * wobble(index)
         });
-        let gain = many_small_tensors(&course.kept) / many_small_tensors(&defaults());
-        assert!(gain > 0.9, "{gain}: {:?}", course.kept);
+        let gain = many_small_tensors(&run.kept) / many_small_tensors(&defaults());
+        assert!(gain > 0.9, "{gain}: {:?}", run.kept);
     }
 }
 
 #[test]
 fn tune_3_an_unlucky_observation_does_not_decide() {
     let mut observation = 0;
-    let course = tune(tuner(defaults(), &[], &[]), |parameters| {
+    let run = tune(tuner(defaults(), &[], &[]), |parameters| {
         observation += 1;
         let is_start = *parameters == defaults();
         // The start is the best, but looks bad during the search.
@@ -115,16 +115,16 @@ fn tune_3_an_unlucky_observation_does_not_decide() {
             1.0
         }
     });
-    assert_eq!(course.kept, defaults());
+    assert_eq!(run.kept, defaults());
 }
 
 #[test]
 fn the_first_observation_is_of_the_start() {
-    let course = tune(tuner(defaults(), &[], &[]), many_small_tensors);
-    assert_eq!(course.tried[0].0, defaults());
+    let run = tune(tuner(defaults(), &[], &[]), many_small_tensors);
+    assert_eq!(run.tried[0].0, defaults());
     assert_eq!(
-        u32::try_from(course.tried.len()).unwrap(),
-        course.observations - 3,
+        u32::try_from(run.tried.len()).unwrap(),
+        run.observations - 3,
         "after the warm-up"
     );
 }
@@ -140,12 +140,12 @@ fn without_samples_only_switches_are_tuned() {
         cache: false,
         ..defaults()
     };
-    let course = tune(
+    let run = tune(
         Tuner::new(bad, limits, &[], &[Choice::Cache]),
         many_small_tensors,
     );
-    assert_eq!(course.kept, defaults());
-    assert_eq!(course.observations, 2);
+    assert_eq!(run.kept, defaults());
+    assert_eq!(run.observations, 2);
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn with_everything_fixed_one_observation_is_enough() {
         ..LIMITS
     };
     let fixed = Tuner::new(defaults(), limits, &Dimension::ALL, &[]);
-    let course = tune(fixed, many_small_tensors);
-    assert_eq!((course.kept, course.observations), (defaults(), 1));
+    let run = tune(fixed, many_small_tensors);
+    assert_eq!((run.kept, run.observations), (defaults(), 1));
 }
 
 #[test]
@@ -190,9 +190,9 @@ proptest! {
         let limits = Limits { warmup_samples, max_samples, noise };
         let mut turn = speeds.iter().cycle();
         let machine = Tuner::new(defaults(), limits, &fixed, &choices);
-        let course = tune(machine, |_| *turn.next().unwrap());
-        prop_assert!(course.observations <= warmup_samples + max_samples + 5);
-        for (tried, _) in course.tried.iter().chain([&(course.kept, 0.0)]) {
+        let run = tune(machine, |_| *turn.next().unwrap());
+        prop_assert!(run.observations <= warmup_samples + max_samples + 5);
+        for (tried, _) in run.tried.iter().chain([&(run.kept, 0.0)]) {
             prop_assert!(is_within_bounds(tried));
             for choice in Choice::ALL.iter().filter(|choice| !choices.contains(choice)) {
                 prop_assert!(choice.read(tried) == choice.read(&defaults()));

@@ -37,41 +37,45 @@ fn request(name: &str, elements: u64) -> Request {
     }
 }
 
-fn asks(requests: Vec<Request>) -> Ready {
-    Ready {
+fn asks(requests: Vec<Request>) -> RequestList {
+    RequestList {
         requests,
-        ..Ready::default()
+        ..RequestList::default()
     }
 }
 
-fn names(id: u64, seen: u64) -> Ready {
-    Ready {
+fn names(id: u64, seen: u64) -> RequestList {
+    RequestList {
         seen,
         cached: vec![CacheId(id)],
-        ..Ready::default()
+        ..RequestList::default()
     }
 }
 
-fn operations(verdict: &Verdict) -> Vec<&[Member]> {
-    verdict
+fn operations(response_list: &ResponseList) -> Vec<&[TensorRef]> {
+    response_list
         .responses
         .iter()
         .filter_map(|response| match response {
-            Response::Execute(operation) => Some(operation.members.as_slice()),
+            Response::Execute(operation) => Some(operation.tensors.as_slice()),
             _ => None,
         })
         .collect()
 }
 
-fn told(member: &Member) -> (&str, Option<u64>) {
-    match member {
-        Member::New(plan) => (&plan.name, plan.cache.map(|id| id.0)),
-        Member::Known(id) => ("", Some(id.0)),
+fn told(reference: &TensorRef) -> (&str, Option<u64>) {
+    match reference {
+        TensorRef::New(spec) => (&spec.name, spec.cache.map(|id| id.0)),
+        TensorRef::Cached(id) => ("", Some(id.0)),
     }
 }
 
-/// Everybody asks for the same tensors; returns the verdict.
-fn round(coordinator: &mut Coordinator, size: usize, message: &Ready) -> Option<Verdict> {
+/// Everybody asks for the same tensors; returns the response list.
+fn round(
+    coordinator: &mut Coordinator,
+    size: usize,
+    message: &RequestList,
+) -> Option<ResponseList> {
     for rank in 0..size {
         coordinator
             .hear(Rank::from_index(rank), message.clone(), Instant::now())
@@ -93,9 +97,9 @@ fn ready_1_nothing_is_said_until_every_rank_has_asked() {
     coordinator
         .hear(Rank::new(2), asks(vec![request("a", 1)]), Instant::now())
         .unwrap();
-    let verdict = coordinator.decide(now, false).unwrap();
-    assert_eq!(verdict.sequence, 1);
-    assert_eq!(told(&operations(&verdict)[0][0]), ("a", Some(1)));
+    let response_list = coordinator.decide(now, false).unwrap();
+    assert_eq!(response_list.sequence, 1);
+    assert_eq!(told(&operations(&response_list)[0][0]), ("a", Some(1)));
     assert_eq!(coordinator.decide(now, false), None, "it is said once");
 }
 
@@ -116,8 +120,8 @@ fn ready_2_tensors_are_answered_in_the_order_they_became_ready() {
     coordinator
         .hear(Rank::new(1), asks(vec![c, a, b]), Instant::now())
         .unwrap();
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
-    let order: Vec<&str> = operations(&verdict)
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
+    let order: Vec<&str> = operations(&response_list)
         .iter()
         .map(|members| told(&members[0]).0)
         .collect();
@@ -128,27 +132,30 @@ fn ready_2_tensors_are_answered_in_the_order_they_became_ready() {
 fn tensors_that_are_ready_together_are_fused() {
     let mut coordinator = coordinator(options(2));
     let both = asks(vec![request("a", 1), request("b", 2)]);
-    let verdict = round(&mut coordinator, 2, &both).unwrap();
-    assert_eq!(operations(&verdict).len(), 1);
-    assert_eq!(operations(&verdict)[0].len(), 2);
+    let response_list = round(&mut coordinator, 2, &both).unwrap();
+    assert_eq!(operations(&response_list).len(), 1);
+    assert_eq!(operations(&response_list)[0].len(), 2);
 }
 
 #[test]
 fn the_second_time_a_number_stands_for_the_tensor() {
     let mut coordinator = coordinator(options(2));
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
-    let verdict = round(&mut coordinator, 2, &names(1, 1)).unwrap();
-    assert_eq!(operations(&verdict), [[Member::Known(CacheId(1))]]);
-    assert_eq!(verdict.evicted, []);
+    let response_list = round(&mut coordinator, 2, &names(1, 1)).unwrap();
+    assert_eq!(
+        operations(&response_list),
+        [[TensorRef::Cached(CacheId(1))]]
+    );
+    assert_eq!(response_list.evicted, []);
 }
 
 #[test]
 fn a_changed_tensor_gets_a_new_number_and_the_old_one_is_forgotten() {
     let mut coordinator = coordinator(options(2));
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
-    let verdict = round(&mut coordinator, 2, &asks(vec![request("a", 5)])).unwrap();
-    assert_eq!(verdict.evicted, [CacheId(1)]);
-    assert_eq!(told(&operations(&verdict)[0][0]), ("a", Some(2)));
+    let response_list = round(&mut coordinator, 2, &asks(vec![request("a", 5)])).unwrap();
+    assert_eq!(response_list.evicted, [CacheId(1)]);
+    assert_eq!(told(&operations(&response_list)[0][0]), ("a", Some(2)));
 }
 
 #[test]
@@ -161,9 +168,9 @@ fn one_rank_with_a_changed_tensor_is_an_error_for_all_and_the_next_one_works() {
     coordinator
         .hear(Rank::new(1), asks(vec![request("a", 7)]), Instant::now())
         .unwrap();
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
-    let [Response::Refuse { name, reason }] = verdict.responses.as_slice() else {
-        panic!("{verdict:?}");
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
+    let [Response::Refuse { name, reason }] = response_list.responses.as_slice() else {
+        panic!("{response_list:?}");
     };
     assert_eq!(&**name, "a");
     assert_eq!(
@@ -171,8 +178,11 @@ fn one_rank_with_a_changed_tensor_is_an_error_for_all_and_the_next_one_works() {
         "allreduce of tensor `a`: ranks do not agree on the shape: rank 0 on host `h0` has [1], \
          rank 1 on host `h1` has [7]"
     );
-    let verdict = round(&mut coordinator, 2, &names(1, 2)).unwrap();
-    assert_eq!(operations(&verdict), [[Member::Known(CacheId(1))]]);
+    let response_list = round(&mut coordinator, 2, &names(1, 2)).unwrap();
+    assert_eq!(
+        operations(&response_list),
+        [[TensorRef::Cached(CacheId(1))]]
+    );
 }
 
 #[test]
@@ -185,29 +195,29 @@ fn a_number_that_crosses_its_eviction_still_means_the_same_tensor() {
     coordinator
         .hear(Rank::new(0), names(1, 1), Instant::now())
         .unwrap();
-    let verdict = round(&mut coordinator, 2, &asks(vec![request("b", 1)])).unwrap();
-    assert_eq!(verdict.evicted, [CacheId(1)]);
+    let response_list = round(&mut coordinator, 2, &asks(vec![request("b", 1)])).unwrap();
+    assert_eq!(response_list.evicted, [CacheId(1)]);
     coordinator
         .hear(Rank::new(1), names(1, 1), Instant::now())
         .unwrap();
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
-    assert_eq!(told(&operations(&verdict)[0][0]).0, "a");
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
+    assert_eq!(told(&operations(&response_list)[0][0]).0, "a");
 }
 
 #[test]
-fn a_tensor_evicted_by_a_later_one_of_the_same_verdict_is_told_in_full() {
+fn a_tensor_evicted_by_a_later_one_of_the_same_response_list_is_told_in_full() {
     let mut coordinator = coordinator(CoordinatorOptions {
         cache_capacity: 1,
         ..options(2)
     });
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
-    let message = Ready {
+    let message = RequestList {
         requests: vec![request("b", 1)],
         ..names(1, 1)
     };
-    let verdict = round(&mut coordinator, 2, &message).unwrap();
-    assert_eq!(verdict.evicted, [CacheId(1)]);
-    let members: Vec<_> = operations(&verdict).concat();
+    let response_list = round(&mut coordinator, 2, &message).unwrap();
+    assert_eq!(response_list.evicted, [CacheId(1)]);
+    let members: Vec<_> = operations(&response_list).concat();
     assert_eq!(
         members.iter().map(told).collect::<Vec<_>>(),
         [("a", None), ("b", Some(2))]
@@ -215,14 +225,14 @@ fn a_tensor_evicted_by_a_later_one_of_the_same_verdict_is_told_in_full() {
 }
 
 #[test]
-fn a_new_tensor_evicted_by_a_later_one_of_the_same_verdict_gets_no_number() {
+fn a_new_tensor_evicted_by_a_later_one_of_the_same_response_list_gets_no_number() {
     let mut coordinator = coordinator(CoordinatorOptions {
         cache_capacity: 1,
         ..options(2)
     });
     let both = asks(vec![request("a", 1), request("b", 1)]);
-    let verdict = round(&mut coordinator, 2, &both).unwrap();
-    let members: Vec<_> = operations(&verdict).concat();
+    let response_list = round(&mut coordinator, 2, &both).unwrap();
+    let members: Vec<_> = operations(&response_list).concat();
     assert_eq!(
         members.iter().map(told).collect::<Vec<_>>(),
         [("a", None), ("b", Some(2))]
@@ -241,17 +251,20 @@ fn ragged_gathers_remember_each_ranks_rows() {
             .hear(Rank::new(rank), asks(vec![gather]), Instant::now())
             .unwrap();
     }
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
-    let Member::New(plan) = &operations(&verdict)[0][0] else {
-        panic!("{verdict:?}")
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
+    let TensorRef::New(spec) = &operations(&response_list)[0][0] else {
+        panic!("{response_list:?}")
     };
-    assert_eq!(plan.first_dimensions, [5, 6, 7]);
-    let verdict = round(&mut coordinator, 3, &names(1, 1)).unwrap();
-    assert_eq!(operations(&verdict), [[Member::Known(CacheId(1))]]);
+    assert_eq!(spec.first_dimensions, [5, 6, 7]);
+    let response_list = round(&mut coordinator, 3, &names(1, 1)).unwrap();
+    assert_eq!(
+        operations(&response_list),
+        [[TensorRef::Cached(CacheId(1))]]
+    );
 }
 
 #[test]
-fn a_least_time_between_verdicts_is_kept_by_the_given_clock() {
+fn a_least_time_between_response_lists_is_kept_by_the_given_clock() {
     let cycle_time = Duration::from_millis(5);
     let mut coordinator = coordinator(CoordinatorOptions {
         cycle_time,
@@ -277,16 +290,16 @@ fn a_least_time_between_verdicts_is_kept_by_the_given_clock() {
     coordinator
         .hear(me, asks(vec![request("c", 1)]), Instant::now())
         .unwrap();
-    let verdict = coordinator.decide(start + cycle_time, false).unwrap();
+    let response_list = coordinator.decide(start + cycle_time, false).unwrap();
     assert_eq!(
-        operations(&verdict)[0].len(),
+        operations(&response_list)[0].len(),
         2,
         "what came meanwhile goes along"
     );
     assert_eq!(coordinator.due(), None);
 }
 
-fn joins() -> Ready {
+fn joins() -> RequestList {
     let request = Request {
         kind: OpKind::Join,
         ..request("join.noname", 0)
@@ -294,16 +307,16 @@ fn joins() -> Ready {
     asks(vec![request])
 }
 
-fn executed(verdict: &Verdict) -> Vec<(Vec<&str>, u32)> {
-    verdict
+fn executed(response_list: &ResponseList) -> Vec<(Vec<&str>, u32)> {
+    response_list
         .responses
         .iter()
         .filter_map(|response| match response {
             Response::Execute(operation) => {
                 let names = operation
-                    .members
+                    .tensors
                     .iter()
-                    .map(|member| told(member).0)
+                    .map(|reference| told(reference).0)
                     .collect();
                 Some((names, operation.divisor))
             }
@@ -328,14 +341,21 @@ fn a_join_makes_ready_what_only_waited_for_that_rank() {
     coordinator
         .hear(Rank::new(0), joins(), Instant::now())
         .unwrap();
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
     assert_eq!(
-        executed(&verdict),
+        executed(&response_list),
         [(vec!["b"], 3), (vec!["a"], 3)],
         "in the order of arrival"
     );
-    assert!(verdict.responses.len() == 2, "the join itself is not over");
-    assert_eq!(told(&operations(&verdict)[0][0]).1, None, "not remembered");
+    assert!(
+        response_list.responses.len() == 2,
+        "the join itself is not over"
+    );
+    assert_eq!(
+        told(&operations(&response_list)[0][0]).1,
+        None,
+        "not remembered"
+    );
 }
 
 #[test]
@@ -353,8 +373,8 @@ fn an_average_may_be_over_the_ranks_that_contributed() {
             .hear(Rank::new(rank), asks(vec![request("a", 1)]), Instant::now())
             .unwrap();
     }
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
-    assert_eq!(executed(&verdict), [(vec!["a"], 2)]);
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
+    assert_eq!(executed(&response_list), [(vec!["a"], 2)]);
 }
 
 #[test]
@@ -373,10 +393,10 @@ fn join_1_when_all_have_joined_the_last_one_is_named_and_everything_is_answered(
             .hear(Rank::new(rank), joins(), Instant::now())
             .unwrap();
     }
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
-    assert_eq!(executed(&verdict).len(), 1);
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
+    assert_eq!(executed(&response_list).len(), 1);
     assert_eq!(
-        verdict.responses.last(),
+        response_list.responses.last(),
         Some(&Response::Joined { last: Rank::new(1) })
     );
     round(&mut coordinator, 3, &asks(vec![request("after", 1)])).unwrap();
@@ -393,18 +413,22 @@ fn a_joined_rank_makes_remembered_gathers_an_error_but_not_reductions() {
     coordinator
         .hear(Rank::new(0), joins(), Instant::now())
         .unwrap();
-    let message = Ready {
+    let message = RequestList {
         seen: 1,
         cached: vec![CacheId(1), CacheId(2)],
-        ..Ready::default()
+        ..RequestList::default()
     };
     coordinator
         .hear(Rank::new(1), message, Instant::now())
         .unwrap();
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
-    let refused = matches!(&verdict.responses[0], Response::Refuse { name, .. } if &**name == "g");
-    assert!(refused, "{verdict:?}");
-    assert_eq!(operations(&verdict), [[Member::Known(CacheId(1))]]);
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
+    let refused =
+        matches!(&response_list.responses[0], Response::Refuse { name, .. } if &**name == "g");
+    assert!(refused, "{response_list:?}");
+    assert_eq!(
+        operations(&response_list),
+        [[TensorRef::Cached(CacheId(1))]]
+    );
 }
 
 #[test]
@@ -421,12 +445,12 @@ fn only_members_are_waited_for_and_heard() {
             .hear(Rank::new(rank), asks(vec![gather]), Instant::now())
             .unwrap();
     }
-    let verdict = coordinator.decide(Instant::now(), false).unwrap();
-    assert_eq!(verdict.process_set, id);
-    let Member::New(plan) = &operations(&verdict)[0][0] else {
-        panic!("{verdict:?}")
+    let response_list = coordinator.decide(Instant::now(), false).unwrap();
+    assert_eq!(response_list.process_set, id);
+    let TensorRef::New(spec) = &operations(&response_list)[0][0] else {
+        panic!("{response_list:?}")
     };
-    assert_eq!(plan.first_dimensions, [1, 3], "by position in the set");
+    assert_eq!(spec.first_dimensions, [1, 3], "by position in the set");
     let stranger = coordinator.hear(Rank::new(2), asks(vec![request("x", 1)]), Instant::now());
     assert_eq!(stranger, Err(ProtocolError::NotAMember(id)));
 }
@@ -465,16 +489,16 @@ fn parameters(fusion_threshold: u64, cache: bool) -> Parameters {
 }
 
 #[test]
-fn tuned_parameters_hold_for_the_verdict_they_come_with() {
+fn tuned_parameters_hold_for_the_response_list_they_come_with() {
     let mut coordinator = coordinator(options(2));
     let start = parameters(0, true);
     coordinator.autotune(Autotuner::new(&AutotuneOptions::default(), start));
     let message = asks(vec![request("a", 1), request("b", 1)]);
-    let verdict = round(&mut coordinator, 2, &message).unwrap();
-    assert_eq!(verdict.tuned, Some(tuned(&start)));
-    assert_eq!(operations(&verdict).len(), 2, "not fused any more");
-    let verdict = round(&mut coordinator, 2, &names(1, 1)).unwrap();
-    assert_eq!(verdict.tuned, None, "it is said once");
+    let response_list = round(&mut coordinator, 2, &message).unwrap();
+    assert_eq!(response_list.tuned, Some(tuned(&start)));
+    assert_eq!(operations(&response_list).len(), 2, "not fused any more");
+    let response_list = round(&mut coordinator, 2, &names(1, 1)).unwrap();
+    assert_eq!(response_list.tuned, None, "it is said once");
 }
 
 #[test]
@@ -483,15 +507,15 @@ fn a_cache_that_is_turned_off_is_forgotten_by_all_and_can_be_turned_on_again() {
     round(&mut coordinator, 2, &asks(vec![request("a", 1)]));
     coordinator.adopt(parameters(0, false));
     // On its way when the cache was turned off.
-    let verdict = round(&mut coordinator, 2, &names(1, 1)).unwrap();
-    assert_eq!(verdict.evicted, [CacheId(1)]);
-    assert_eq!(told(&operations(&verdict)[0][0]), ("a", None));
-    let verdict = round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
-    assert_eq!(verdict.evicted, []);
-    assert_eq!(told(&operations(&verdict)[0][0]), ("a", None));
+    let response_list = round(&mut coordinator, 2, &names(1, 1)).unwrap();
+    assert_eq!(response_list.evicted, [CacheId(1)]);
+    assert_eq!(told(&operations(&response_list)[0][0]), ("a", None));
+    let response_list = round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
+    assert_eq!(response_list.evicted, []);
+    assert_eq!(told(&operations(&response_list)[0][0]), ("a", None));
     coordinator.adopt(parameters(0, true));
-    let verdict = round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
-    assert_eq!(told(&operations(&verdict)[0][0]), ("a", Some(2)));
+    let response_list = round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
+    assert_eq!(told(&operations(&response_list)[0][0]), ("a", Some(2)));
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! The plan that runs, as a relay sees it: what came before it, and who below goes on with it.
+//! The schedule that runs, as a relay sees it: what came before it, and who below goes on with it.
 //!
 //! The first rank that halts is passed up at once, so that rank 0 can tell all; the others together
-//! once all below have halted. So a plan's end costs a relay two messages, however many are below.
+//! once all below have halted. So a schedule's end costs a relay two messages, however many are below.
 
 use hvd_types::{ProcessSetId, Ranks};
-use hvd_wire::{Halted, Part};
+use hvd_wire::{ScheduleHalt, SharedRequestList};
 
-/// What is known of the plan that runs.
+/// What is known of the schedule that runs.
 #[derive(Debug)]
 pub(super) struct Halts {
-    plan: u64,
-    /// The verdict with which it began.
+    schedule: u64,
+    /// The response list with which it began.
     since: u64,
     /// Those whose halt was passed up.
     told: Ranks,
@@ -21,10 +21,10 @@ pub(super) struct Halts {
 }
 
 impl Halts {
-    /// A plan began with the verdict `since`.
-    pub(super) fn new(plan: u64, since: u64) -> Self {
+    /// A schedule began with the response list `since`.
+    pub(super) fn new(schedule: u64, since: u64) -> Self {
         Self {
-            plan,
+            schedule,
             since,
             told: Ranks::default(),
             held: Ranks::default(),
@@ -32,16 +32,21 @@ impl Halts {
         }
     }
 
-    /// Whether something was said before its speakers, who had read no verdict after `read`, knew
-    /// of the plan (`PLAN-3`).
+    /// Whether something was said before its speakers, who had read no response list after `read`, knew
+    /// of the schedule (`SCHEDULE-3`).
     pub(super) fn is_after(&self, read: u64) -> bool {
         read < self.since
     }
 
     /// Takes in that ranks have halted; `below` are all that can. What is to be passed up, if
     /// anything.
-    pub(super) fn take_in(&mut self, ranks: &Ranks, halted: Halted, below: &Ranks) -> Option<Part> {
-        if halted.plan != self.plan {
+    pub(super) fn take_in(
+        &mut self,
+        ranks: &Ranks,
+        halted: ScheduleHalt,
+        below: &Ranks,
+    ) -> Option<SharedRequestList> {
+        if halted.schedule != self.schedule {
             return Some(halt(ranks.clone(), halted));
         }
         self.held.insert_all(ranks);
@@ -50,8 +55,8 @@ impl Halts {
         if !all && !self.told.is_empty() {
             return None;
         }
-        let halted = Halted {
-            plan: self.plan,
+        let halted = ScheduleHalt {
+            schedule: self.schedule,
             next: std::mem::replace(&mut self.next, u64::MAX),
         };
         self.told.insert_all(&self.held);
@@ -59,12 +64,12 @@ impl Halts {
     }
 }
 
-/// Says that ranks do not go on with a plan.
-pub(super) fn halt(ranks: Ranks, halted: Halted) -> Part {
-    Part {
+/// Says that ranks do not go on with a schedule.
+pub(super) fn halt(ranks: Ranks, halted: ScheduleHalt) -> SharedRequestList {
+    SharedRequestList {
         process_set: ProcessSetId::GLOBAL,
         ranks,
         halted: Some(halted),
-        ..Part::default()
+        ..SharedRequestList::default()
     }
 }

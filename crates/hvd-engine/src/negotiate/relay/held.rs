@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
-use hvd_wire::{CacheId, Member, Part, Response, SharedRequest, Verdict};
+use hvd_wire::{CacheId, Response, ResponseList, SharedRequest, SharedRequestList, TensorRef};
 
 use super::{append, ends_join, is_open};
 use crate::negotiate::askers::{Asked, Askers};
@@ -27,7 +27,7 @@ pub(super) struct Held {
     tensors: HashMap<Arc<str>, Incomplete>,
     /// Tensors of which something is held, oldest first; some of them are complete meanwhile.
     ages: VecDeque<(Instant, Arc<str>)>,
-    /// The last verdict that all ranks behind each neighbour have read.
+    /// The last response list that all ranks behind each neighbour have read.
     seen: BTreeMap<Rank, u64>,
     /// What the parent was told of that.
     told_seen: u64,
@@ -41,7 +41,7 @@ struct Incomplete {
     /// Those whose words were passed up.
     told: Ranks,
     since: Instant,
-    /// The last verdict that all had read of whom something is held, when they said it.
+    /// The last response list that all had read of whom something is held, when they said it.
     seen: u64,
 }
 
@@ -70,9 +70,15 @@ impl Held {
     }
 
     /// Takes in what a neighbour says; what is to be passed up goes into the outbox.
-    pub(super) fn take_in(&mut self, from: Rank, part: Part, now: Instant, outbox: &mut Vec<Part>) {
-        let ranks = &part.ranks;
-        for id in part.cached {
+    pub(super) fn take_in(
+        &mut self,
+        from: Rank,
+        list: SharedRequestList,
+        now: Instant,
+        outbox: &mut Vec<SharedRequestList>,
+    ) {
+        let ranks = &list.ranks;
+        for id in list.cached {
             let asked = Asked::Number(id, ());
             match self.names.get(&id).map(Arc::clone) {
                 Some(name) => self.ask(from, &name, ranks, asked, now, outbox),
@@ -80,7 +86,7 @@ impl Held {
                 None => self.pass_up(ranks, asked, outbox),
             }
         }
-        for shared in part.requests {
+        for shared in list.requests {
             if shared.request.kind == OpKind::Join {
                 self.join(ranks, shared, outbox);
                 continue;
@@ -90,7 +96,7 @@ impl Held {
         }
     }
 
-    /// All ranks behind a neighbour have read the verdicts up to `seen`.
+    /// All ranks behind a neighbour have read the response lists up to `seen`.
     pub(super) fn acknowledge(&mut self, from: Rank, seen: u64) {
         if let Some(last) = self.seen.get_mut(&from) {
             *last = seen.max(*last);
@@ -113,7 +119,12 @@ impl Held {
     }
 
     /// Passes up what has been held for too long.
-    pub(super) fn release_overdue(&mut self, hold: Duration, now: Instant, outbox: &mut Vec<Part>) {
+    pub(super) fn release_overdue(
+        &mut self,
+        hold: Duration,
+        now: Instant,
+        outbox: &mut Vec<SharedRequestList>,
+    ) {
         while let Some(age) = self.ages.front() {
             let overdue = now.saturating_duration_since(age.0) >= hold;
             if self.is_held(age) && !overdue {
@@ -128,7 +139,11 @@ impl Held {
     }
 
     /// Passes up everything that some ranks have asked for.
-    pub(super) fn release_what_these_asked(&mut self, ranks: &Ranks, outbox: &mut Vec<Part>) {
+    pub(super) fn release_what_these_asked(
+        &mut self,
+        ranks: &Ranks,
+        outbox: &mut Vec<SharedRequestList>,
+    ) {
         let asked = |(_, name): &&(Instant, Arc<str>)| {
             let tensor = self.tensors.get(name);
             tensor.is_some_and(|tensor| tensor.held.first_common(ranks).is_some())
@@ -144,31 +159,31 @@ impl Held {
         }
     }
 
-    /// Remembers what a verdict says about numbers and joins.
-    pub(super) fn learn(&mut self, verdict: &Verdict) {
-        for id in &verdict.evicted {
+    /// Remembers what a response list says about numbers and joins.
+    pub(super) fn learn(&mut self, response_list: &ResponseList) {
+        for id in &response_list.evicted {
             self.names.remove(id);
         }
-        let operations = verdict
+        let operations = response_list
             .responses
             .iter()
             .filter_map(|response| match response {
-                Response::Execute(operation) => Some(&operation.members),
+                Response::Execute(operation) => Some(&operation.tensors),
                 _ => None,
             });
-        for member in operations.flatten() {
-            if let Member::New(plan) = member
-                && let Some(id) = plan.cache
+        for reference in operations.flatten() {
+            if let TensorRef::New(spec) = reference
+                && let Some(id) = spec.cache
             {
-                self.names.insert(id, Arc::clone(&plan.name));
+                self.names.insert(id, Arc::clone(&spec.name));
             }
         }
-        if ends_join(verdict) {
+        if ends_join(response_list) {
             self.joined = Ranks::default();
         }
     }
 
-    /// Forgets all that was asked for: it belongs to a plan now.
+    /// Forgets all that was asked for: it belongs to a schedule now.
     pub(super) fn forget_tensors(&mut self) {
         self.tensors.clear();
         self.ages.clear();
@@ -182,7 +197,7 @@ impl Held {
         ranks: &Ranks,
         asked: Asked<()>,
         now: Instant,
-        outbox: &mut Vec<Part>,
+        outbox: &mut Vec<SharedRequestList>,
     ) {
         let twice = self.tensors.get(name).is_some_and(|tensor| {
             tensor.held.first_common(ranks).is_some() || tensor.told.first_common(ranks).is_some()
@@ -216,7 +231,7 @@ impl Held {
     }
 
     /// Passes up what is held of a tensor, and forgets the tensor if nobody is missing.
-    fn release(&mut self, name: &Arc<str>, outbox: &mut Vec<Part>) {
+    fn release(&mut self, name: &Arc<str>, outbox: &mut Vec<SharedRequestList>) {
         let Some(tensor) = self.tensors.get_mut(name) else {
             return;
         };
@@ -233,15 +248,15 @@ impl Held {
     }
 
     /// Ranks have nothing more to give, and are not waited for until the join is over.
-    fn join(&mut self, ranks: &Ranks, shared: SharedRequest, outbox: &mut Vec<Part>) {
+    fn join(&mut self, ranks: &Ranks, shared: SharedRequest, outbox: &mut Vec<SharedRequestList>) {
         self.release_what_these_asked(ranks, outbox);
-        let part = Part {
+        let list = SharedRequestList {
             process_set: self.id,
             ranks: ranks.clone(),
             requests: vec![shared],
-            ..Part::default()
+            ..SharedRequestList::default()
         };
-        append(outbox, part);
+        append(outbox, list);
         self.joined.insert_all(ranks);
         let complete = |tensor: &Incomplete| tensor.is_complete(&self.members, &self.joined);
         let tensors = self.tensors.iter();
@@ -256,22 +271,22 @@ impl Held {
     }
 
     /// Asks the parent, together with what the same ranks have just asked.
-    fn pass_up(&self, ranks: &Ranks, asked: Asked<()>, outbox: &mut Vec<Part>) {
-        let fits = |part: &Part| part.process_set == self.id && part.ranks == *ranks;
+    fn pass_up(&self, ranks: &Ranks, asked: Asked<()>, outbox: &mut Vec<SharedRequestList>) {
+        let fits = |list: &SharedRequestList| list.process_set == self.id && list.ranks == *ranks;
         if !outbox
             .last()
-            .is_some_and(|part| fits(part) && is_open(part))
+            .is_some_and(|list| fits(list) && is_open(list))
         {
-            outbox.push(Part {
+            outbox.push(SharedRequestList {
                 process_set: self.id,
                 ranks: ranks.clone(),
-                ..Part::default()
+                ..SharedRequestList::default()
             });
         }
-        if let Some(part) = outbox.last_mut() {
+        if let Some(list) = outbox.last_mut() {
             match asked {
-                Asked::Number(id, ()) => part.cached.push(id),
-                Asked::Request(shared) => part.requests.push(shared),
+                Asked::Number(id, ()) => list.cached.push(id),
+                Asked::Request(shared) => list.requests.push(shared),
             }
         }
     }

@@ -3,7 +3,9 @@
 mod equivalence;
 
 use hvd_types::{DType, Device, ReduceOp, Shape, Topology};
-use hvd_wire::{CacheId, Halted, Member, Operation, Plan, Request, SetChange, TensorPlan};
+use hvd_wire::{
+    CacheId, Operation, Request, Schedule, ScheduleHalt, SetChange, TensorRef, TensorSpec,
+};
 
 use super::*;
 use crate::negotiate::tree::Tree;
@@ -37,9 +39,9 @@ fn relay(hold: Duration) -> Relay {
 }
 
 fn asks(relay: &mut Relay, rank: u32, requests: Vec<Request>, now: Instant) {
-    let message = Ready {
+    let message = RequestList {
         requests,
-        ..Ready::default()
+        ..RequestList::default()
     };
     relay.hear_ready(Rank::new(rank), message, now).unwrap();
 }
@@ -49,14 +51,14 @@ fn allreduce(name: &str) -> Vec<Request> {
 }
 
 /// Who is said to ask for what.
-fn said(message: &Gathered) -> Vec<(Ranks, Vec<&str>)> {
+fn said(message: &MergedRequestLists) -> Vec<(Ranks, Vec<&str>)> {
     message
-        .parts
+        .lists
         .iter()
-        .map(|part| {
-            let requests = part.requests.iter();
+        .map(|list| {
+            let requests = list.requests.iter();
             let names = requests.map(|shared| &*shared.request.name).collect();
-            (part.ranks.clone(), names)
+            (list.ranks.clone(), names)
         })
         .collect()
 }
@@ -137,29 +139,29 @@ fn relay_3_the_same_wish_of_several_ranks_is_said_together() {
     let (mut relay, now) = (relay(HOUR), Instant::now());
     asks(&mut relay, 4, allreduce("t"), now);
     for rank in 2..5 {
-        let message = Ready {
+        let message = RequestList {
             changes: vec![SetChange::Add(vec![Rank::new(1)])],
-            ..Ready::default()
+            ..RequestList::default()
         };
         relay.hear_ready(Rank::new(rank), message, now).unwrap();
     }
     let message = relay.take_upward(now).unwrap();
     let who: Vec<Ranks> = message
-        .parts
+        .lists
         .iter()
-        .map(|part| part.ranks.clone())
+        .map(|list| list.ranks.clone())
         .collect();
     assert_eq!(who, [ranks([2, 3]), ranks([4]), ranks([4])]);
     assert_eq!(
-        message.parts[1].requests.len(),
+        message.lists[1].requests.len(),
         1,
         "what rank 4 asked for before"
     );
-    assert_eq!(message.parts[2].changes.len(), 1);
+    assert_eq!(message.lists[2].changes.len(), 1);
 }
 
-fn verdict(sequence: u64, name: &str, id: u64) -> Verdict {
-    let plan = TensorPlan {
+fn response_list(sequence: u64, name: &str, id: u64) -> ResponseList {
+    let spec = TensorSpec {
         name: name.into(),
         cache: Some(CacheId(id)),
         shape: Shape::new([4, 2]),
@@ -173,58 +175,58 @@ fn verdict(sequence: u64, name: &str, id: u64) -> Verdict {
         postscale: 1.0,
         root: Rank::new(0),
         divisor: 5,
-        members: vec![Member::New(plan)],
+        tensors: vec![TensorRef::New(spec)],
     };
-    Verdict {
+    ResponseList {
         sequence,
         responses: vec![Response::Execute(operation)],
-        ..Verdict::default()
+        ..ResponseList::default()
     }
 }
 
 fn names(relay: &mut Relay, rank: u32, id: u64, seen: u64, now: Instant) {
-    let message = Ready {
+    let message = RequestList {
         seen,
         cached: vec![CacheId(id)],
-        ..Ready::default()
+        ..RequestList::default()
     };
     relay.hear_ready(Rank::new(rank), message, now).unwrap();
 }
 
 #[test]
-fn relay_4_a_verdict_is_not_read_while_older_words_are_held() {
+fn relay_4_a_response_list_is_not_read_while_older_words_are_held() {
     let (mut relay, now) = (relay(HOUR), Instant::now());
-    relay.route(&verdict(1, "t", 1));
-    relay.route(&verdict(2, "u", 2));
+    relay.route(&response_list(1, "t", 1));
+    relay.route(&response_list(2, "u", 2));
     names(&mut relay, 3, 1, 1, now);
     for rank in 2..5 {
         names(&mut relay, rank, 2, 2, now);
     }
     let message = relay.take_upward(now).unwrap();
-    assert_eq!(message.parts[0].cached, [CacheId(2)]);
+    assert_eq!(message.lists[0].cached, [CacheId(2)]);
     assert_eq!(
         message.seen,
         [],
-        "number 1 was said by one that had not read verdict 1"
+        "number 1 was said by one that had not read response_list 1"
     );
     for rank in [2, 4] {
         names(&mut relay, rank, 1, 2, now);
     }
     let message = relay.take_upward(now).unwrap();
-    assert_eq!(message.parts[0].cached, [CacheId(1)]);
+    assert_eq!(message.lists[0].cached, [CacheId(1)]);
     assert_eq!(message.seen, [(ProcessSetId::GLOBAL, 2)]);
 }
 
 #[test]
 fn a_number_and_a_description_of_the_same_tensor_complete_it() {
     let (mut relay, now) = (relay(HOUR), Instant::now());
-    relay.route(&verdict(1, "t", 1));
+    relay.route(&response_list(1, "t", 1));
     names(&mut relay, 2, 1, 1, now);
     names(&mut relay, 3, 1, 1, now);
     asks(&mut relay, 4, vec![request("t", OpKind::Allreduce, 9)], now);
     let message = relay.take_upward(now).unwrap();
-    assert_eq!(message.parts.len(), 2);
-    assert_eq!(message.parts[0].ranks, ranks([2, 3]));
+    assert_eq!(message.lists.len(), 2);
+    assert_eq!(message.lists[0].ranks, ranks([2, 3]));
 }
 
 #[test]
@@ -232,68 +234,68 @@ fn an_unknown_number_is_passed_up_at_once() {
     let (mut relay, now) = (relay(HOUR), Instant::now());
     names(&mut relay, 3, 7, 0, now);
     let message = relay.take_upward(now).unwrap();
-    assert_eq!(message.parts[0].cached, [CacheId(7)]);
-    assert_eq!(message.parts[0].ranks, ranks([3]));
+    assert_eq!(message.lists[0].cached, [CacheId(7)]);
+    assert_eq!(message.lists[0].ranks, ranks([3]));
 }
 
 #[test]
-fn verdicts_go_where_members_are() {
+fn response_lists_go_where_members_are() {
     let mut relay = relay(HOUR);
     let id = ProcessSetId::new(1);
-    let added = Verdict {
-        changes: vec![SetVerdict::Added {
+    let added = ResponseList {
+        changes: vec![SetChangeResult::Added {
             id,
             ranks: [1, 4].map(Rank::new).to_vec(),
         }],
-        ..Verdict::default()
+        ..ResponseList::default()
     };
     let everybody = Route {
         children: [3, 4].map(Rank::new).to_vec(),
         mine: true,
     };
     assert_eq!(relay.route(&added), everybody);
-    let about_it = Verdict {
+    let about_it = ResponseList {
         process_set: id,
-        ..Verdict::default()
+        ..ResponseList::default()
     };
     let one = Route {
         children: vec![Rank::new(4)],
         mine: false,
     };
     assert_eq!(relay.route(&about_it), one);
-    let removed = Verdict {
-        changes: vec![SetVerdict::Removed(id)],
-        ..Verdict::default()
+    let removed = ResponseList {
+        changes: vec![SetChangeResult::Removed(id)],
+        ..ResponseList::default()
     };
     assert_eq!(relay.route(&removed), everybody);
     let now = Instant::now();
-    let late = Ready {
+    let late = RequestList {
         process_set: id,
         requests: allreduce("late"),
-        ..Ready::default()
+        ..RequestList::default()
     };
     relay.hear_ready(Rank::new(4), late, now).unwrap();
     let message = relay.take_upward(now).unwrap();
     assert_eq!(said(&message), [(ranks([4]), vec!["late"])]);
 }
 
-fn plan_verdict(sequence: u64, plan: PlanVerdict) -> Verdict {
-    Verdict {
+fn schedule_command(sequence: u64, schedule: ScheduleCommand) -> ResponseList {
+    ResponseList {
         sequence,
-        plan: Some(plan),
-        ..Verdict::default()
+        schedule: Some(schedule),
+        ..ResponseList::default()
     }
 }
 
-fn begin(number: u64) -> PlanVerdict {
-    PlanVerdict::Begin(Plan {
+fn begin(number: u64) -> ScheduleCommand {
+    ScheduleCommand::Begin(Schedule {
         number,
         operations: Vec::new(),
     })
 }
 
 #[test]
-fn relay_5_what_was_asked_before_a_plan_is_forgotten() {
+fn relay_5_what_was_asked_before_a_schedule_is_forgotten() {
     let (mut relay, now) = (relay(HOUR), Instant::now());
     asks(&mut relay, 3, allreduce("held"), now);
     asks(
@@ -302,16 +304,19 @@ fn relay_5_what_was_asked_before_a_plan_is_forgotten() {
         vec![request(JOIN_NAME, OpKind::Join, 0)],
         now,
     );
-    relay.route(&plan_verdict(7, begin(1)));
+    relay.route(&schedule_command(7, begin(1)));
     assert_eq!(relay.take_upward(now), None, "not even the join");
     asks(&mut relay, 4, allreduce("on its way"), now);
     assert_eq!((relay.take_upward(now), relay.due()), (None, None));
-    relay.route(&plan_verdict(8, PlanVerdict::End { number: 1, next: 0 }));
+    relay.route(&schedule_command(
+        8,
+        ScheduleCommand::End { number: 1, next: 0 },
+    ));
     for rank in [2, 3, 4] {
-        let again = Ready {
+        let again = RequestList {
             requests: allreduce("held"),
             seen: 8,
-            ..Ready::default()
+            ..RequestList::default()
         };
         relay.hear_ready(Rank::new(rank), again, now).unwrap();
     }
@@ -323,33 +328,33 @@ fn relay_5_what_was_asked_before_a_plan_is_forgotten() {
 #[test]
 fn relay_5_changes_and_the_end_are_not_forgotten() {
     let (mut relay, now) = (relay(HOUR), Instant::now());
-    let leaving = Ready {
+    let leaving = RequestList {
         requests: allreduce("t"),
         shutdown: true,
-        ..Ready::default()
+        ..RequestList::default()
     };
     relay.hear_ready(Rank::new(3), leaving, now).unwrap();
-    relay.route(&plan_verdict(7, begin(1)));
+    relay.route(&schedule_command(7, begin(1)));
     let message = relay.take_upward(now).unwrap();
     assert_eq!(said(&message), [(ranks([3]), vec![])]);
-    assert!(message.parts[0].shutdown);
+    assert!(message.lists[0].shutdown);
 }
 
 #[test]
 fn relay_5_the_first_halt_is_passed_up_at_once_and_the_others_together() {
     let (mut relay, now) = (relay(HOUR), Instant::now());
-    relay.route(&plan_verdict(7, begin(1)));
+    relay.route(&schedule_command(7, begin(1)));
     let mut halt = |rank, next| {
-        let halted = Some(Halted { plan: 1, next });
-        let message = Ready {
+        let halted = Some(ScheduleHalt { schedule: 1, next });
+        let message = RequestList {
             seen: 7,
             halted,
-            ..Ready::default()
+            ..RequestList::default()
         };
         relay.hear_ready(Rank::new(rank), message, now).unwrap();
-        let parts = relay.take_upward(now).map(|message| message.parts);
-        let part = |part: &Part| (part.ranks.clone(), part.halted.unwrap().next);
-        parts.iter().flatten().map(part).collect::<Vec<_>>()
+        let lists = relay.take_upward(now).map(|message| message.lists);
+        let list = |list: &SharedRequestList| (list.ranks.clone(), list.halted.unwrap().next);
+        lists.iter().flatten().map(list).collect::<Vec<_>>()
     };
     assert_eq!(halt(3, 5), [(ranks([3]), 5)]);
     assert_eq!(halt(2, 4), []);
@@ -359,13 +364,13 @@ fn relay_5_the_first_halt_is_passed_up_at_once_and_the_others_together() {
 #[test]
 fn a_child_speaks_only_for_those_below_it() {
     let mut relay = relay(HOUR);
-    let part = Part {
+    let list = SharedRequestList {
         ranks: ranks([4]),
-        ..Part::default()
+        ..SharedRequestList::default()
     };
-    let message = Gathered {
-        parts: vec![part],
-        ..Gathered::default()
+    let message = MergedRequestLists {
+        lists: vec![list],
+        ..MergedRequestLists::default()
     };
     let breach = relay.hear(Rank::new(3), message, Instant::now());
     let error = ProtocolError::NotBelow;

@@ -388,11 +388,11 @@ fn run(script: &Script, star: bool) -> Vec<Vec<Vec<String>>> {
         check_order(&answers, &sets);
         for answer in &answers[0] {
             match answer {
-                Answer::Sets(SetVerdict::Added { id, ranks }) => {
+                Answer::Sets(SetChangeResult::Added { id, ranks }) => {
                     let members = ranks.iter().map(|rank| rank.index()).collect();
                     sets.insert(*id, members);
                 }
-                Answer::Sets(SetVerdict::Removed(id)) => {
+                Answer::Sets(SetChangeResult::Removed(id)) => {
                     sets.remove(id);
                 }
                 _ => {}

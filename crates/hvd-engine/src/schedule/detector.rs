@@ -6,22 +6,22 @@
 use std::collections::HashSet;
 
 use hvd_types::OpKind;
-use hvd_wire::{CacheId, Member};
+use hvd_wire::{CacheId, TensorRef};
 
-use crate::fusion::plan::Agreed;
+use crate::fusion::batches::Agreed;
 
-/// Steps that must have been alike before there is a plan.
+/// Steps that must have been alike before there is a schedule.
 const LIKE_STEPS: u32 = 2;
 
-/// The most that are asked for after plans that did not last.
+/// The most that are asked for after schedules that did not last.
 const MOST_LIKE_STEPS: u32 = 64;
 
-/// A plan that lasted for so many rounds was worth it.
+/// A schedule that lasted for so many rounds was worth it.
 const WORTHWHILE_ROUNDS: u64 = 16;
 
 /// What has come lately.
 #[derive(Debug)]
-pub(crate) struct Rhythm {
+pub(crate) struct StepDetector {
     /// The step under way, in the order of arrival.
     step: Vec<Agreed>,
     seen: HashSet<CacheId>,
@@ -33,7 +33,7 @@ pub(crate) struct Rhythm {
     needed: u32,
 }
 
-impl Rhythm {
+impl StepDetector {
     pub(crate) fn new() -> Self {
         Self {
             step: Vec::new(),
@@ -44,11 +44,11 @@ impl Rhythm {
         }
     }
 
-    /// Takes note of tensors that are executed next.
+    /// Takes notice of tensors that are executed next.
     pub(crate) fn observe(&mut self, tensors: &[Agreed]) {
         for tensor in tensors {
-            match &tensor.member {
-                Member::Known(id) if may_be_planned(tensor.agreement.kind) => {
+            match &tensor.reference {
+                TensorRef::Cached(id) if may_be_scheduled(tensor.agreement.kind) => {
                     self.tensor(*id, tensor);
                 }
                 _ => self.forget(),
@@ -71,7 +71,7 @@ impl Rhythm {
         self.step.push(tensor.clone());
     }
 
-    /// Begins anew, because something came that fits no plan.
+    /// Begins anew, because something came that fits no schedule.
     pub(crate) fn forget(&mut self) {
         self.step.clear();
         self.seen.clear();
@@ -89,7 +89,7 @@ impl Rhythm {
         (!step.is_empty()).then_some(step)
     }
 
-    /// A plan has ended after so many rounds. Those that did not last make it more careful.
+    /// A schedule has ended after so many rounds. Those that did not last make it more careful.
     pub(crate) fn ended_after(&mut self, rounds: u64) {
         self.needed = if rounds >= WORTHWHILE_ROUNDS {
             LIKE_STEPS
@@ -100,7 +100,7 @@ impl Rhythm {
 }
 
 /// Operations whose description says all there is to say about them.
-fn may_be_planned(kind: OpKind) -> bool {
+fn may_be_scheduled(kind: OpKind) -> bool {
     matches!(
         kind,
         OpKind::Allreduce | OpKind::Allgather | OpKind::Broadcast | OpKind::Reducescatter
@@ -132,49 +132,52 @@ mod tests {
         };
         Agreed {
             agreement: Arc::new(agreement),
-            member: Member::Known(CacheId(id)),
+            reference: TensorRef::Cached(CacheId(id)),
             divisor: 1,
         }
     }
 
     /// The tensor after which a step was complete and enough like it had come.
-    fn found(rhythm: &mut Rhythm, ids: &[u64]) -> Option<usize> {
+    fn found(detector: &mut StepDetector, ids: &[u64]) -> Option<usize> {
         ids.iter().position(|&id| {
-            rhythm.observe(&[tensor(id, OpKind::Allreduce)]);
-            rhythm.take_step().is_some()
+            detector.observe(&[tensor(id, OpKind::Allreduce)]);
+            detector.take_step().is_some()
         })
     }
 
     #[test]
     fn two_like_steps_are_enough_in_whatever_order() {
-        let mut rhythm = Rhythm::new();
-        assert_eq!(found(&mut rhythm, &[1, 2, 3, 2, 1]), None);
-        assert_eq!(found(&mut rhythm, &[3]), Some(0));
-        assert_eq!(found(&mut rhythm, &[1, 2, 3]), None, "from the beginning");
-        assert_eq!(found(&mut Rhythm::new(), &[7, 7]), Some(1));
-        assert_eq!(found(&mut Rhythm::new(), &[9, 1, 2, 1, 2, 1, 2]), Some(6));
+        let mut detector = StepDetector::new();
+        assert_eq!(found(&mut detector, &[1, 2, 3, 2, 1]), None);
+        assert_eq!(found(&mut detector, &[3]), Some(0));
+        assert_eq!(found(&mut detector, &[1, 2, 3]), None, "from the beginning");
+        assert_eq!(found(&mut StepDetector::new(), &[7, 7]), Some(1));
+        assert_eq!(
+            found(&mut StepDetector::new(), &[9, 1, 2, 1, 2, 1, 2]),
+            Some(6)
+        );
     }
 
     #[test]
-    fn what_cannot_be_planned_begins_anew() {
-        let mut rhythm = Rhythm::new();
-        assert_eq!(found(&mut rhythm, &[1]), None);
-        rhythm.observe(&[tensor(2, OpKind::Barrier)]);
-        assert_eq!(found(&mut rhythm, &[1]), None);
+    fn what_cannot_be_scheduled_begins_anew() {
+        let mut detector = StepDetector::new();
+        assert_eq!(found(&mut detector, &[1]), None);
+        detector.observe(&[tensor(2, OpKind::Barrier)]);
+        assert_eq!(found(&mut detector, &[1]), None);
         let fresh = Agreed {
-            member: Member::New(tensor(3, OpKind::Allreduce).agreement.plan()),
+            reference: TensorRef::New(tensor(3, OpKind::Allreduce).agreement.spec()),
             ..tensor(3, OpKind::Allreduce)
         };
-        rhythm.observe(&[fresh]);
-        assert_eq!(found(&mut rhythm, &[1, 1]), Some(1));
+        detector.observe(&[fresh]);
+        assert_eq!(found(&mut detector, &[1, 1]), Some(1));
     }
 
     #[test]
-    fn plans_that_do_not_last_make_it_careful() {
-        let mut rhythm = Rhythm::new();
-        rhythm.ended_after(3);
-        assert_eq!(found(&mut rhythm, &[1; 8]), Some(3));
-        rhythm.ended_after(WORTHWHILE_ROUNDS);
-        assert_eq!(found(&mut rhythm, &[1; 8]), Some(1));
+    fn schedules_that_do_not_last_make_it_careful() {
+        let mut detector = StepDetector::new();
+        detector.ended_after(3);
+        assert_eq!(found(&mut detector, &[1; 8]), Some(3));
+        detector.ended_after(WORTHWHILE_ROUNDS);
+        assert_eq!(found(&mut detector, &[1; 8]), Some(1));
     }
 }

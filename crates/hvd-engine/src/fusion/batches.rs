@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hvd_types::OpKind;
-use hvd_wire::{Member, Operation};
+use hvd_wire::{Operation, TensorRef};
 
 use crate::negotiate::agreement::Agreement;
 
@@ -20,7 +20,7 @@ use crate::negotiate::agreement::Agreement;
 #[derive(Debug, Clone)]
 pub(crate) struct Agreed {
     pub(crate) agreement: Arc<Agreement>,
-    pub(crate) member: Member,
+    pub(crate) reference: TensorRef,
     /// What its average is divided by.
     pub(crate) divisor: u32,
 }
@@ -41,10 +41,10 @@ pub(crate) fn fuse(tensors: Vec<Agreed>, threshold: u64, groups: GroupFusion) ->
     let mut operations = Vec::new();
     while let Some(first) = rest.pop_front() {
         let mut operation = first.agreement.operation(first.divisor);
-        operation.members.push(first.member.clone());
+        operation.tensors.push(first.reference.clone());
         if is_fusable(first.agreement.kind) {
             let partners = take_partners(&first, &mut rest, threshold, groups);
-            operation.members.extend(partners);
+            operation.tensors.extend(partners);
         }
         operations.push(operation);
     }
@@ -57,7 +57,7 @@ fn take_partners(
     rest: &mut VecDeque<Agreed>,
     threshold: u64,
     groups: GroupFusion,
-) -> Vec<Member> {
+) -> Vec<TensorRef> {
     let mut partners = Vec::new();
     let mut fused = first.agreement.bytes();
     let mut jumped = 0_u64;
@@ -67,7 +67,7 @@ fn take_partners(
         let together = fused.saturating_add(bytes);
         if together <= threshold && is_partner(first, &candidate, groups) {
             fused = together;
-            partners.push(candidate.member);
+            partners.push(candidate.reference);
             continue;
         }
         let ends_scan = first.agreement.kind == OpKind::Allgather

@@ -1,25 +1,25 @@
-//! One operation of a plan among many ranks: the real roll call, on the simulator's network.
+//! One operation of a schedule among many ranks: the real ready barrier, on the simulator's network.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use hvd_types::Rank;
-use hvd_wire::Note;
+use hvd_wire::ReadyNotice;
 
 use super::{Job, Step};
-use crate::plan::roll_call::{self, RollCall};
+use crate::schedule::ready_barrier::{BarrierStep, ReadyBarrier};
 
-/// The bytes of a note without tensors, with its frame.
-const NOTE_BYTES: u64 = 21;
+/// The bytes of a notice without tensors, with its frame.
+const NOTICE_BYTES: u64 = 21;
 
-/// What happens at a rank: its own call, or a note of another.
+/// What happens at a rank: its own call, or a notice of another.
 type Event = Reverse<(Duration, usize, Option<usize>)>;
 
 /// Ranks that call for one operation.
 struct Hall<'a> {
     job: &'a Job,
-    calls: Vec<RollCall>,
+    calls: Vec<ReadyBarrier>,
     has_called: Vec<bool>,
     /// Until when each rank has its hands full.
     busy: Vec<Duration>,
@@ -32,9 +32,11 @@ struct Hall<'a> {
 
 /// What it costs until every rank knows that all have called, from the last rank's call on, and on
 /// how many ranks a rank depends for that.
-pub fn roll_call(job: &Job) -> (Step, usize) {
+pub fn ready_barrier(job: &Job) -> (Step, usize) {
     let ranks = (0..job.ranks).map(Rank::from_index);
-    let calls: Vec<RollCall> = ranks.map(|rank| RollCall::new(rank, job.ranks)).collect();
+    let calls: Vec<ReadyBarrier> = ranks
+        .map(|rank| ReadyBarrier::new(rank, job.ranks))
+        .collect();
     let partners = calls.first().map_or(0, |call| call.partners().len());
     let mut hall = Hall {
         job,
@@ -54,8 +56,8 @@ pub fn roll_call(job: &Job) -> (Step, usize) {
         messages: hall.messages,
         root_messages: hall.handled.first().copied().unwrap_or(0),
         most_messages: hall.handled.iter().copied().max().unwrap_or(0),
-        bytes: hall.messages * NOTE_BYTES,
-        root_bytes: hall.handled.first().copied().unwrap_or(0) * NOTE_BYTES,
+        bytes: hall.messages * NOTICE_BYTES,
+        root_bytes: hall.handled.first().copied().unwrap_or(0) * NOTICE_BYTES,
         answered_after: hall.over.saturating_sub(last_call),
     };
     (step, partners)
@@ -87,12 +89,12 @@ impl Hall<'_> {
             }
             Some(from) => {
                 self.handle(rank);
-                let note = Note {
-                    plan: 1,
+                let notice = ReadyNotice {
+                    schedule: 1,
                     operation: 0,
                     tensors: Vec::new(),
                 };
-                self.calls[rank].hear(Rank::from_index(from), note);
+                self.calls[rank].hear(Rank::from_index(from), notice);
             }
         }
         if self.has_called[rank] {
@@ -103,9 +105,9 @@ impl Hall<'_> {
     fn go_on(&mut self, rank: usize) {
         loop {
             match self.calls[rank].step(1, 0) {
-                roll_call::Step::Waiting(_) => return,
-                roll_call::Step::Tell(peer) => self.send(rank, peer.index()),
-                roll_call::Step::Complete => {
+                BarrierStep::Waiting(_) => return,
+                BarrierStep::Notify(peer) => self.send(rank, peer.index()),
+                BarrierStep::Complete => {
                     self.over = self.over.max(self.busy[rank]);
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Allreduce of small tensors that travel with the notes of a plan: every rank has everybody's, and
+//! Allreduce of small tensors that travel with the notices of a schedule: every rank has everybody's, and
 //! reduces them all itself, in the order of ranks, so that the results are the same everywhere.
 
 use hvd_collectives::{Scratch, kernel};
@@ -10,53 +10,53 @@ use super::allreduce::{combine, factor_out};
 use crate::handle::Outcome;
 use crate::tensor::Source;
 
-/// The most bytes that travel with a note.
+/// The most bytes that travel with a notice.
 pub(crate) const MOST_BYTES: u64 = 4096;
 
-/// Whether tensors of so many bytes travel with the notes.
-pub(crate) fn is_noted(operation: &Operation, bytes: u64) -> bool {
+/// Whether tensors of so many bytes travel with the notices.
+pub(crate) fn is_inlined(operation: &Operation, bytes: u64) -> bool {
     operation.kind == OpKind::Allreduce
         && operation.reduce_op != ReduceOp::Adasum
         && bytes <= MOST_BYTES
 }
 
-/// Appends this rank's tensors, prescaled, to a note; false if one is not there.
+/// Appends this rank's tensors, prescaled, to a notice; false if one is not there.
 pub(crate) fn gather<'a>(
     operation: &Operation,
     sources: impl Iterator<Item = Option<&'a Source>>,
-    note: &mut Vec<u8>,
+    notice: &mut Vec<u8>,
 ) -> hvd_collectives::Result<bool> {
     for source in sources {
         let Some(source) = source else {
             return Ok(false);
         };
-        let (start, bytes) = (note.len(), source.as_slice());
-        note.resize(start + bytes.len(), 0);
+        let (start, bytes) = (notice.len(), source.as_slice());
+        notice.resize(start + bytes.len(), 0);
         kernel::copy_scaled(
             operation.dtype,
             operation.prescale,
             bytes,
-            &mut note[start..],
+            &mut notice[start..],
         )?;
     }
     Ok(true)
 }
 
-/// Reduces the tensors of all notes and hands out the results.
+/// Reduces the tensors of all notices and hands out the results.
 pub(super) fn spread(
     operation: &Operation,
     works: Vec<Work>,
-    notes: &[impl AsRef<[u8]>],
+    notices: &[impl AsRef<[u8]>],
     scratch: &mut Scratch,
 ) -> hvd_collectives::Result<Vec<Outcome>> {
     let total = works.iter().map(|work| work.source.len()).sum();
     let sum = scratch.bytes(total);
     let reduction = combine(operation).reduction;
-    for (position, note) in notes.iter().enumerate() {
+    for (position, notice) in notices.iter().enumerate() {
         if position == 0 {
-            kernel::copy_scaled(operation.dtype, 1.0, note.as_ref(), sum)?;
+            kernel::copy_scaled(operation.dtype, 1.0, notice.as_ref(), sum)?;
         } else {
-            kernel::reduce(operation.dtype, reduction, sum, note.as_ref())?;
+            kernel::reduce(operation.dtype, reduction, sum, notice.as_ref())?;
         }
     }
     let factor = factor_out(operation);
@@ -68,7 +68,7 @@ pub(super) fn spread(
         kernel::copy_scaled(operation.dtype, factor, part, memory.as_mut_slice())?;
         outcomes.push(Outcome {
             output: memory.into_buffer(),
-            shape: work.plan.shape.clone(),
+            shape: work.spec.shape.clone(),
             ..Outcome::default()
         });
         rest = after;

@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 use crate::jobs::{Job, floats, pause, run, run_meshes, run_with_failure, tensor};
 use crate::late_lanes::{Delay, with_late_lanes};
 
-/// Elements of the tensors by their number: some travel with the notes, some in operations of
+/// Elements of the tensors by their number: some travel with the notices, some in operations of
 /// their own, some fused.
 const LENGTHS: [usize; 6] = [1, 3, 700, 1500, 40_000, 1_200_000];
 
@@ -52,12 +52,12 @@ fn steady_steps_need_no_negotiation(wire: Wire) {
     for (before, after) in counts {
         let sent = |counts: Counts| counts.negotiation_messages;
         assert_eq!(sent(after), sent(before), "{before:?} {after:?}");
-        assert_eq!(after.plans, 1);
-        assert!(after.planned_operations >= before.planned_operations + 20);
+        assert_eq!(after.schedules, 1);
+        assert!(after.scheduled_operations >= before.scheduled_operations + 20);
     }
 }
 
-fn a_plan_of_one_blocking_call(wire: Wire) {
+fn a_schedule_of_one_blocking_call(wire: Wire) {
     let counts = run(wire, 2, |job| {
         for round in 0_u16..40 {
             let values = [job.rank_number() + f32::from(round)];
@@ -67,11 +67,11 @@ fn a_plan_of_one_blocking_call(wire: Wire) {
         job.engine.counts()
     });
     for counts in counts {
-        assert!(counts.planned_operations >= 30, "{counts:?}");
+        assert!(counts.scheduled_operations >= 30, "{counts:?}");
     }
 }
 
-fn a_rank_that_stays_away_ends_the_plan_and_delays_nobody_for_ever(wire: Wire) {
+fn a_rank_that_stays_away_ends_the_schedule_and_delays_nobody_for_ever(wire: Wire) {
     run(wire, 2, |job| {
         for round in 0..12 {
             if round == 8 && job.rank == Rank::new(1) {
@@ -83,7 +83,7 @@ fn a_rank_that_stays_away_ends_the_plan_and_delays_nobody_for_ever(wire: Wire) {
     });
 }
 
-fn a_death_in_the_middle_of_a_plan_is_named(wire: Wire) {
+fn a_death_in_the_middle_of_a_schedule_is_named(wire: Wire) {
     for rounds in [5, 11, 12, 40] {
         let errors = run_with_failure(wire, 3, Rank::new(2), move |job, fail| {
             let call = |round| {
@@ -103,12 +103,12 @@ fn a_death_in_the_middle_of_a_plan_is_named(wire: Wire) {
 
 over_every_wire!(
     steady_steps_need_no_negotiation,
-    a_plan_of_one_blocking_call,
-    a_rank_that_stays_away_ends_the_plan_and_delays_nobody_for_ever,
-    a_death_in_the_middle_of_a_plan_is_named,
+    a_schedule_of_one_blocking_call,
+    a_rank_that_stays_away_ends_the_schedule_and_delays_nobody_for_ever,
+    a_death_in_the_middle_of_a_schedule_is_named,
 );
 
-/// `PLAN-4`: rank 1 hears of everybody at once, and must not begin before rank 2 has heard of it.
+/// `SCHEDULE-4`: rank 1 hears of everybody at once, and must not begin before rank 2 has heard of it.
 #[test]
 fn nobody_begins_before_its_notes_have_left() {
     let delay: Delay = |from, to| {
@@ -123,7 +123,7 @@ fn nobody_begins_before_its_notes_have_left() {
         }
         job.engine.counts()
     });
-    assert!(counts.iter().all(|counts| counts.planned_operations > 0));
+    assert!(counts.iter().all(|counts| counts.scheduled_operations > 0));
 }
 
 /// Something that all ranks do.

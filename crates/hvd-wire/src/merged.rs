@@ -1,49 +1,50 @@
-//! What many ranks tell the coordinator by way of one: the announcements of a subtree, in which
-//! what several ranks say alike is said once.
+//! The requests of many ranks, merged by a relay: the request lists of a subtree of the control
+//! tree, in which equal requests of several ranks appear once.
 
 use hvd_types::{Device, ProcessSetId, Rank, Ranks};
 
 use crate::decode::Reader;
 use crate::encode::{cache_ids, count, halted, list, number, request, set_change};
-use crate::message::{CacheId, Halted, Ready, Request, SetChange};
+use crate::message::{CacheId, Request, RequestList, ScheduleHalt, SetChange};
 use crate::{Error, Result};
 
-/// What a subtree has to say since its last message.
+/// The request lists of a subtree since its last message.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Gathered {
+pub struct MergedRequestLists {
     /// In this order.
-    pub parts: Vec<Part>,
-    /// By process set: which verdict every member in the subtree had read before it said anything
-    /// that comes after this message.
+    pub lists: Vec<SharedRequestList>,
+    /// By process set: the response list that every member in the subtree had read before it sent
+    /// anything that comes after this message.
     pub seen: Vec<(ProcessSetId, u64)>,
-    /// The last verdict on the global set that the sender had passed on: none of those below it can
-    /// have read a later one when they said this.
+    /// The last response list for the global set that the sender had forwarded: no rank below it
+    /// can have read a later one when it sent this.
     pub routed: u64,
 }
 
-/// What some ranks say alike about one process set: each of them a [`Ready`] of this content.
+/// Equal request lists of several ranks for one process set: each of them sent a [`RequestList`]
+/// with this content.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Part {
-    /// The process set all of this is about.
+pub struct SharedRequestList {
+    /// The process set of all requests in this list.
     pub process_set: ProcessSetId,
-    /// Who says it; somebody does.
+    /// The ranks that sent it; never empty.
     pub ranks: Ranks,
     /// Tensors that were agreed before and have not changed.
     pub cached: Vec<CacheId>,
     /// Tensors that are new or have changed.
     pub requests: Vec<SharedRequest>,
-    /// Process sets these ranks want to see added or removed, in this order.
+    /// Process sets that these ranks ask to add or remove, in this order.
     pub changes: Vec<SetChange>,
-    /// Whether these ranks want the job's engine to shut down.
+    /// Whether these ranks ask for a shutdown of the engine.
     pub shutdown: bool,
-    /// Said once of a plan: these ranks do not go on with it, and none of them has come less far.
-    pub halted: Option<Halted>,
+    /// Sent once per schedule, when these ranks stop following it; `next` is their minimum.
+    pub halted: Option<ScheduleHalt>,
 }
 
-/// The request of several ranks for one tensor, with what may differ between them.
+/// The request of several ranks for one tensor, with the fields that may differ between them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedRequest {
-    /// What they ask for.
+    /// The fields that they have in common.
     pub request: Request,
     /// First dimension of each rank, ascending by rank; empty if all have the request's.
     pub first_dimensions: Vec<u64>,
@@ -61,22 +62,22 @@ impl From<Request> for SharedRequest {
     }
 }
 
-impl Part {
-    /// What a single rank says.
-    pub fn of(rank: Rank, ready: Ready) -> Self {
+impl SharedRequestList {
+    /// The list of a single rank.
+    pub fn of(rank: Rank, list: RequestList) -> Self {
         Self {
-            process_set: ready.process_set,
+            process_set: list.process_set,
             ranks: Ranks::one(rank),
-            cached: ready.cached,
-            requests: ready.requests.into_iter().map(Into::into).collect(),
-            changes: ready.changes,
-            shutdown: ready.shutdown,
-            halted: ready.halted,
+            cached: list.cached,
+            requests: list.requests.into_iter().map(Into::into).collect(),
+            changes: list.changes,
+            shutdown: list.shutdown,
+            halted: list.halted,
         }
     }
 
-    /// Whether tensors are asked for.
-    pub fn asks(&self) -> bool {
+    /// Whether the list requests any tensors.
+    pub fn has_requests(&self) -> bool {
         !self.cached.is_empty() || !self.requests.is_empty()
     }
 
@@ -109,7 +110,7 @@ impl Part {
         })?;
         let ranks = Ranks::from_spans(spans).filter(|ranks| !ranks.is_empty());
         let ranks = ranks.ok_or(Error::BadRanks)?;
-        let part = Self {
+        let list = Self {
             process_set,
             cached: reader.cache_ids()?,
             requests: reader.list(SharedRequest::decode)?,
@@ -118,14 +119,14 @@ impl Part {
             halted: reader.halted()?,
             ranks,
         };
-        let speakers = part.ranks.len();
-        let fits = |length| length == 0 || length == speakers;
-        let fitting = part
+        let senders = list.ranks.len();
+        let fits = |length| length == 0 || length == senders;
+        let fitting = list
             .requests
             .iter()
             .all(|shared| fits(shared.first_dimensions.len()) && fits(shared.devices.len()));
         if fitting {
-            Ok(part)
+            Ok(list)
         } else {
             Err(Error::BadRanks)
         }
@@ -142,12 +143,12 @@ impl SharedRequest {
     }
 }
 
-impl Gathered {
+impl MergedRequestLists {
     /// Appends this message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        count(out, self.parts.len());
-        for part in &self.parts {
-            part.encode(out);
+        count(out, self.lists.len());
+        for list in &self.lists {
+            list.encode(out);
         }
         list(out, &self.seen, |out, (set, seen)| {
             out.extend(set.number().to_le_bytes());
@@ -159,11 +160,11 @@ impl Gathered {
     /// Reads a message that fills `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader(bytes);
-        let gathered = Self {
-            parts: reader.list(Part::decode)?,
+        let merged = Self {
+            lists: reader.list(SharedRequestList::decode)?,
             seen: reader.list(|reader| Ok((reader.process_set()?, reader.number()?)))?,
             routed: reader.number()?,
         };
-        reader.finish(gathered)
+        reader.finish(merged)
     }
 }

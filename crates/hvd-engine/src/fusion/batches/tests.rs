@@ -30,26 +30,26 @@ fn tensor(id: u64, kind: OpKind, dtype: DType, bytes: u64) -> Agreed {
     };
     Agreed {
         agreement: Arc::new(agreement),
-        member: Member::Known(CacheId(id)),
+        reference: TensorRef::Cached(CacheId(id)),
         divisor: 2,
     }
 }
 
 /// The fused lists of numbers, from (data type, bytes) of allreduced tensors numbered from 0.
-fn plan(tensors: &[(DType, u64)]) -> Vec<Vec<u64>> {
+fn batches(tensors: &[(DType, u64)]) -> Vec<Vec<u64>> {
     let numbered = (0..).zip(tensors);
     let tensors = numbered.map(|(id, &(dtype, bytes))| tensor(id, OpKind::Allreduce, dtype, bytes));
     groups(&fuse(tensors.collect(), THRESHOLD, GroupFusion::Mixed))
 }
 
 fn groups(operations: &[Operation]) -> Vec<Vec<u64>> {
-    let number = |member: &Member| match member {
-        Member::Known(id) => id.0,
-        Member::New(_) => unreachable!("these tests only use numbers"),
+    let number = |reference: &TensorRef| match reference {
+        TensorRef::Cached(id) => id.0,
+        TensorRef::New(_) => unreachable!("these tests only use numbers"),
     };
     operations
         .iter()
-        .map(|operation| operation.members.iter().map(number).collect())
+        .map(|operation| operation.tensors.iter().map(number).collect())
         .collect()
 }
 
@@ -57,7 +57,7 @@ fn groups(operations: &[Operation]) -> Vec<Vec<u64>> {
 fn looks_ahead_over_another_type() {
     use DType::{Float16, Float32};
     assert_eq!(
-        plan(&[(Float32, 400), (Float16, 100), (Float32, 400)]),
+        batches(&[(Float32, 400), (Float16, 100), (Float32, 400)]),
         [vec![0, 2], vec![1]]
     );
 }
@@ -66,7 +66,7 @@ fn looks_ahead_over_another_type() {
 fn stops_looking_when_what_is_jumped_over_is_too_much() {
     use DType::{Float16, Float32};
     assert_eq!(
-        plan(&[(Float32, 400), (Float16, 700), (Float32, 400)]),
+        batches(&[(Float32, 400), (Float16, 700), (Float32, 400)]),
         [vec![0], vec![1], vec![2]]
     );
 }
@@ -75,7 +75,7 @@ fn stops_looking_when_what_is_jumped_over_is_too_much() {
 fn a_tensor_above_the_threshold_travels_alone() {
     use DType::Float32;
     assert_eq!(
-        plan(&[(Float32, 4000), (Float32, 4), (Float32, 4)]),
+        batches(&[(Float32, 4000), (Float32, 4), (Float32, 4)]),
         [vec![0], vec![1, 2]]
     );
 }
@@ -195,11 +195,11 @@ proptest! {
                 .iter()
                 .map(|&number| &*tensors[usize::try_from(number).unwrap()].agreement)
                 .collect();
-            let bytes: u64 = members.iter().map(|member| member.bytes()).sum();
+            let bytes: u64 = members.iter().map(|reference| reference.bytes()).sum();
             prop_assert!(members.len() == 1 || bytes <= THRESHOLD);
             prop_assert!(numbers.is_sorted());
-            for member in members {
-                prop_assert_eq!((member.kind, member.dtype), (operation.kind, operation.dtype));
+            for reference in members {
+                prop_assert_eq!((reference.kind, reference.dtype), (operation.kind, operation.dtype));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Who has called for the next operation of a plan.
+//! Who has called for the next operation of a schedule.
 //!
 //! Among few ranks everybody tells everybody, so that one message's time is enough, and small
 //! tensors travel along. Among many, a rank tells the one after it; whoever has heard of the ranks
@@ -8,36 +8,36 @@
 use std::collections::VecDeque;
 
 use hvd_types::Rank;
-use hvd_wire::Note;
+use hvd_wire::ReadyNotice;
 
 /// Up to so many ranks tell each other directly.
 const FEW_RANKS: usize = 8;
 
-/// The notes that have arrived.
+/// The notices that have arrived.
 #[derive(Debug)]
-pub(crate) struct RollCall {
+pub(crate) struct ReadyBarrier {
     me: usize,
     size: usize,
-    /// Whom notes are exchanged with, ascending.
+    /// Whom notices are exchanged with, ascending.
     partners: Vec<Rank>,
     /// By partner, in the order in which they were sent.
-    heard: Vec<VecDeque<Note>>,
+    heard: Vec<VecDeque<ReadyNotice>>,
     /// Rounds in which this rank has been told of others, among many ranks.
     rounds: u32,
 }
 
-/// How a roll call stands.
+/// How a ready barrier stands.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum BarrierStep {
     /// Somebody has not called yet.
     Waiting(Rank),
     /// This rank now tells another one.
-    Tell(Rank),
+    Notify(Rank),
     /// Everybody has called.
     Complete,
 }
 
-impl RollCall {
+impl ReadyBarrier {
     pub(crate) fn new(me: Rank, size: usize) -> Self {
         let mut this = Self {
             me: me.index(),
@@ -51,12 +51,12 @@ impl RollCall {
         this
     }
 
-    /// Whether tensors can travel with the notes.
+    /// Whether tensors can travel with the notices.
     pub(crate) fn carries_tensors(&self) -> bool {
         self.size <= FEW_RANKS
     }
 
-    /// The ranks with which notes are exchanged, ascending.
+    /// The ranks with which notices are exchanged, ascending.
     pub(crate) fn partners(&self) -> &[Rank] {
         &self.partners
     }
@@ -84,37 +84,39 @@ impl RollCall {
         }
     }
 
-    /// A note has arrived.
-    pub(crate) fn hear(&mut self, from: Rank, note: Note) {
+    /// A notice has arrived.
+    pub(crate) fn hear(&mut self, from: Rank, notice: ReadyNotice) {
         if let Ok(place) = self.partners.binary_search(&from) {
-            self.heard[place].push_back(note);
+            self.heard[place].push_back(notice);
         }
     }
 
-    /// What is to be done next for an operation of a plan that this rank has called for.
-    pub(crate) fn step(&mut self, plan: u64, operation: u64) -> Step {
+    /// What is to be done next for an operation of a schedule that this rank has called for.
+    pub(crate) fn step(&mut self, schedule: u64, operation: u64) -> BarrierStep {
         if self.carries_tensors() {
-            let missing =
-                (0..self.partners.len()).find(|&place| !self.has_called(place, plan, operation));
-            return missing.map_or(Step::Complete, |place| Step::Waiting(self.partners[place]));
+            let missing = (0..self.partners.len())
+                .find(|&place| !self.has_called(place, schedule, operation));
+            return missing.map_or(BarrierStep::Complete, |place| {
+                BarrierStep::Waiting(self.partners[place])
+            });
         }
         if self.rounds == self.last_round() {
-            return Step::Complete;
+            return BarrierStep::Complete;
         }
         let from = self.before(1 << self.rounds);
         let place = self.partners.binary_search(&from).unwrap_or_default();
-        if !self.has_called(place, plan, operation) {
-            return Step::Waiting(from);
+        if !self.has_called(place, schedule, operation) {
+            return BarrierStep::Waiting(from);
         }
         self.heard[place].pop_front();
         self.rounds += 1;
         if self.rounds == self.last_round() {
-            return Step::Complete;
+            return BarrierStep::Complete;
         }
-        Step::Tell(self.after(1 << self.rounds))
+        BarrierStep::Notify(self.after(1 << self.rounds))
     }
 
-    /// The tensors that came with the notes of a complete roll call, by rank; this rank's place is
+    /// The tensors that came with the notices of a complete ready barrier, by rank; this rank's place is
     /// empty.
     pub(crate) fn take_tensors(&mut self) -> Vec<Vec<u8>> {
         if !self.carries_tensors() {
@@ -122,20 +124,20 @@ impl RollCall {
         }
         let taken = self.heard.iter_mut().map(VecDeque::pop_front);
         let mut tensors: Vec<Vec<u8>> = taken
-            .map(|note| note.map(|note| note.tensors).unwrap_or_default())
+            .map(|notice| notice.map(|notice| notice.tensors).unwrap_or_default())
             .collect();
         tensors.insert(self.me.min(tensors.len()), Vec::new());
         tensors
     }
 
-    /// Whether a partner's note is there. Older ones are of plans that have ended.
-    fn has_called(&mut self, place: usize, plan: u64, operation: u64) -> bool {
-        let notes = &mut self.heard[place];
-        while let Some(note) = notes.front() {
-            if (note.plan, note.operation) >= (plan, operation) {
-                return (note.plan, note.operation) == (plan, operation);
+    /// Whether a partner's notice is there. Older ones are of schedules that have ended.
+    fn has_called(&mut self, place: usize, schedule: u64, operation: u64) -> bool {
+        let notices = &mut self.heard[place];
+        while let Some(notice) = notices.front() {
+            if (notice.schedule, notice.operation) >= (schedule, operation) {
+                return (notice.schedule, notice.operation) == (schedule, operation);
             }
-            notes.pop_front();
+            notices.pop_front();
         }
         false
     }
@@ -167,9 +169,9 @@ mod tests {
 
     use super::*;
 
-    fn note(operation: u64) -> Note {
-        Note {
-            plan: 1,
+    fn notice(operation: u64) -> ReadyNotice {
+        ReadyNotice {
+            schedule: 1,
             operation,
             tensors: Vec::new(),
         }
@@ -177,14 +179,14 @@ mod tests {
 
     /// Ranks call in some order, with messages delivered as they are sent; returns how many had
     /// completed before the last one called.
-    fn early(size: usize, order: &[usize], operation: u64, calls: &mut [RollCall]) -> usize {
+    fn early(size: usize, order: &[usize], operation: u64, calls: &mut [ReadyBarrier]) -> usize {
         let mut done = vec![false; size];
         let mut called = vec![false; size];
         let mut early = 0;
         for (position, &rank) in order.iter().enumerate() {
             called[rank] = true;
             for peer in calls[rank].first_told() {
-                calls[peer.index()].hear(Rank::from_index(rank), note(operation));
+                calls[peer.index()].hear(Rank::from_index(rank), notice(operation));
             }
             let mut moved = true;
             while std::mem::take(&mut moved) {
@@ -193,12 +195,12 @@ mod tests {
                         continue;
                     }
                     match calls[rank].step(1, operation) {
-                        Step::Waiting(_) => {}
-                        Step::Tell(peer) => {
+                        BarrierStep::Waiting(_) => {}
+                        BarrierStep::Notify(peer) => {
                             moved = true;
-                            calls[peer.index()].hear(Rank::from_index(rank), note(operation));
+                            calls[peer.index()].hear(Rank::from_index(rank), notice(operation));
                         }
-                        Step::Complete => {
+                        BarrierStep::Complete => {
                             moved = true;
                             done[rank] = true;
                             calls[rank].take_tensors();
@@ -221,8 +223,8 @@ mod tests {
                 (Just(size), Just((0..size).collect::<Vec<_>>()).prop_shuffle())
             })
         ) {
-            let mut calls: Vec<RollCall> = (0..size)
-                .map(|rank| RollCall::new(Rank::from_index(rank), size))
+            let mut calls: Vec<ReadyBarrier> = (0..size)
+                .map(|rank| ReadyBarrier::new(Rank::from_index(rank), size))
                 .collect();
             for operation in 0..3 {
                 prop_assert_eq!(early(size, &order, operation, &mut calls), 0);
@@ -231,19 +233,25 @@ mod tests {
     }
 
     #[test]
-    fn notes_of_an_ended_plan_are_dropped_and_those_of_the_next_kept() {
-        let mut call = RollCall::new(Rank::new(0), 2);
+    fn notices_of_an_ended_schedule_are_dropped_and_those_of_the_next_kept() {
+        let mut call = ReadyBarrier::new(Rank::new(0), 2);
         let other = Rank::new(1);
-        call.hear(other, note(7));
-        call.hear(other, Note { plan: 2, ..note(0) });
-        assert_eq!(call.step(1, 8), Step::Waiting(other));
-        assert_eq!(call.step(2, 0), Step::Complete);
+        call.hear(other, notice(7));
+        call.hear(
+            other,
+            ReadyNotice {
+                schedule: 2,
+                ..notice(0)
+            },
+        );
+        assert_eq!(call.step(1, 8), BarrierStep::Waiting(other));
+        assert_eq!(call.step(2, 0), BarrierStep::Complete);
     }
 
     #[test]
     fn many_ranks_have_few_partners() {
-        let call = RollCall::new(Rank::new(3), 1024);
+        let call = ReadyBarrier::new(Rank::new(3), 1024);
         assert_eq!(call.partners().len(), 19);
-        assert_eq!(RollCall::new(Rank::new(3), 4).partners().len(), 3);
+        assert_eq!(ReadyBarrier::new(Rank::new(3), 4).partners().len(), 3);
     }
 }

@@ -30,7 +30,7 @@ lint: ## formatters, linters, type checker and the rules of the house
 wheel: ## build the wheel into dist/
 	@PYTHON=$(PYTHON) scripts/wheel.sh
 
-image: wheel ## build the container image `horovod` (docs/docker.md)
+image: wheel ## build the container image `horovod` (docs/guide/docker.md)
 	@PYTHON=$(PYTHON) scripts/image.sh
 
 bench: $(INSTALLED) ## our speed as ratios against gloo and the MPIs that are installed (installs torch)

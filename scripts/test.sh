@@ -42,7 +42,7 @@ integration() { "$BIN/python" -m pytest -q "${APART[@]}" tests/integration; }
 chaos() { debian iproute2; "$BIN/python" -m pytest -q tests/chaos; }
 # Hosts made of namespaces; without root these tests say why they did not run.
 hosts() { [ "$(id -u)" != 0 ] || scripts/hosts.sh packages; "$BIN/python" -m pytest -q tests/hosts; }
-# Jobs over containers, and docs/docker.md as it stands; without an engine they say why they did not run.
+# Jobs over containers, and docs/guide/docker.md as it stands; without an engine they say why they did not run.
 containers() { "$BIN/python" -m pytest -q tests/containers; }
 
 case ${1:-all} in

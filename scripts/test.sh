@@ -12,6 +12,8 @@ install_tools() { make_venv; "$BIN/pip" install --upgrade pip; "$BIN/pip" instal
 lint_rust() { cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings; }
 lint_python() { "$BIN/ruff" format --check . && "$BIN/ruff" check . && "$BIN/mypy"; }
 tidy() { cargo xtask tidy; }
+# A broken link or a page missing from the navigation fails the build.
+docs_site() { scripts/docs.sh; }
 core() { rust_tests --workspace --exclude hvd-python; }
 fuzz_targets() { debian g++; CARGO_TARGET_DIR=$PWD/fuzz/target cargo build --quiet --manifest-path fuzz/Cargo.toml; }
 
@@ -59,6 +61,7 @@ all)
     step "tools" install_tools
     step "Rust lints" lint_rust
     step "Python lints" lint_python
+    step "documentation site" docs_site
     step "Rust tests" core
     step "fuzz targets build" fuzz_targets
     step "wheel" scripts/wheel.sh

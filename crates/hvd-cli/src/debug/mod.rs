@@ -25,9 +25,9 @@ const FAILED: i32 = 1;
 
 /// Show what every rank of a running job is doing.
 ///
-/// For each rank: whether it runs an operation, waits for other ranks or does neither, which tensor
-/// that is about and since when, and where its Python stands. The job is not disturbed. Only your
-/// own jobs on this machine can be asked.
+/// For each rank: whether it is running an operation, waiting for other ranks or idle, the tensor
+/// and for how long, and the line of Python it is executing. The job is not interrupted. Only your
+/// own jobs on this machine can be inspected.
 #[derive(Debug, Parser)]
 #[command(
     name = "horovodrun debug",
@@ -35,11 +35,11 @@ const FAILED: i32 = 1;
     term_width = 80
 )]
 struct Args {
-    /// Process number of horovodrun or of any rank, or a part of the job's command; not needed if
-    /// only one job runs
+    /// Process ID of horovodrun or of any rank, or part of the job's command; optional if only one
+    /// job is running
     #[arg(value_name = "PID|JOB")]
     job: Option<String>,
-    /// Show the last operations and whole stacks as well
+    /// Also show the last operations and full stacks
     #[arg(short, long)]
     verbose: bool,
     /// Print everything as JSON

@@ -76,8 +76,9 @@ pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsS
 
 /// Where jobs could be as well, if there are such places.
 fn not_looked_at(problems: &[String]) -> String {
-    let line =
-        |problem: &String| format!("horovodrun: but not all places were looked at: {problem}\n");
+    let line = |problem: &String| {
+        format!("horovodrun: some directories could not be searched: {problem}\n")
+    };
     problems.iter().map(line).collect()
 }
 
@@ -94,20 +95,23 @@ fn choose<'a, T>(
         ([job], _) => Ok(job),
         ([], _) if jobs.is_empty() => Err((
             FAILED,
-            "horovodrun: no job of yours runs on this machine\n".to_owned(),
+            "horovodrun: no job of yours is running on this machine\n".to_owned(),
         )),
         ([], word) => {
             let all: Vec<&T> = jobs.iter().collect();
             let word = word.unwrap_or_default();
             Err((
                 FAILED,
-                format!("horovodrun: no job is `{word}`; these run:\n{}", list(&all)),
+                format!(
+                    "horovodrun: no job matches `{word}`; running jobs:\n{}",
+                    list(&all)
+                ),
             ))
         }
         (several, _) => Err((
             settings::USAGE,
             format!(
-                "horovodrun: several jobs run; say which, e.g. `horovodrun debug {}`:\n{}",
+                "horovodrun: several jobs are running; choose one, e.g. `horovodrun debug {}`:\n{}",
                 describe(several[0]).keeper,
                 list(several)
             ),
@@ -161,7 +165,7 @@ mod tests {
         let (status, text) = chosen(&jobs, Some("99")).unwrap_err();
         assert_eq!(status, FAILED);
         assert!(
-            text.contains("no job is `99`") && text.contains("train.py"),
+            text.contains("no job matches `99`") && text.contains("train.py"),
             "{text}"
         );
         assert!(chosen(&[], None).unwrap_err().1.contains("no job of yours"));

@@ -10,7 +10,7 @@ pub(super) const COMMUNICATION: Group = Group {
             name::CONTROLLER,
             Values::OneOf(&["gloo", "mpi"], "`gloo` or `mpi`"),
             "gloo",
-            "Transport of the negotiation; `gloo` is Horovod's own, `mpi` is not in this build.",
+            "Transport of the negotiation; `gloo` is Horovod's own, `mpi` is not supported yet.",
         )
         .flag("--gloo")
         .key("controller"),
@@ -18,8 +18,8 @@ pub(super) const COMMUNICATION: Group = Group {
             name::CPU_OPERATIONS,
             Values::OneOf(&["gloo", "mpi", "ccl"], "`gloo`, `mpi` or `ccl`"),
             "gloo",
-            "Transport of tensors in main memory; `gloo` is Horovod's own, `mpi` and `ccl` are not in \
-             this build.",
+            "Transport of tensors in main memory; `gloo` is Horovod's own, `mpi` and `ccl` are not \
+             supported yet.",
         )
         .flag("--gloo")
         .key("controller"),

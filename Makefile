@@ -1,6 +1,6 @@
 # Words for people; bare `make` lists them. What a word does is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-matrix lint wheel image bench hosts clean
+.PHONY: help demo test test-core test-matrix lint docs wheel image bench hosts clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -27,10 +27,13 @@ test-matrix: ## old and new frameworks, gigabytes each, which `make test` leaves
 lint: ## formatters, linters, type checker and the rules of the house
 	@PYTHON=$(PYTHON) scripts/test.sh lint
 
+docs: ## build the documentation site into site/ (scripts/docs.sh serve: show it, and rebuild on change)
+	@PYTHON=$(PYTHON) scripts/docs.sh
+
 wheel: ## build the wheel into dist/
 	@PYTHON=$(PYTHON) scripts/wheel.sh
 
-image: wheel ## build the container image `horovod` (docs/docker.md)
+image: wheel ## build the container image `horovod` (docs/guide/docker.md)
 	@PYTHON=$(PYTHON) scripts/image.sh
 
 bench: $(INSTALLED) ## our speed as ratios against gloo and the MPIs that are installed (installs torch)
@@ -41,7 +44,7 @@ hosts: $(INSTALLED) ## open a cluster of N hosts on this machine (as root; make 
 	@PYTHON=$(PYTHON) scripts/hosts.sh $(N)
 
 clean: ## remove everything that was built
-	rm -rf target fuzz/target dist $(VENV) $(VENV)-*
+	rm -rf target fuzz/target dist site $(VENV) $(VENV)-*
 
 $(INSTALLED): $(SOURCES)
 	@PYTHON=$(PYTHON) scripts/install.sh numpy

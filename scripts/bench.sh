@@ -4,4 +4,4 @@ source "$(dirname "$0")/environment.sh"
 
 "$BIN/python" -c 'import torch' 2>/dev/null || { say "installing torch"; "$BIN/pip" install torch; }
 "$BIN/python" scripts/bench/run.py --out=docs/benchmarks "$@"
-say "written to docs/benchmarks/allreduce.md and allreduce.svg"
+say "written to docs/benchmarks/allreduce.md, allreduce.svg and README.md"

@@ -65,7 +65,7 @@ settings() {
     return 0
 }
 
-need docker "install it: docs/docker.md works with any engine"
+need docker "install it: docs/guide/docker.md works with any engine"
 docker version >/dev/null 2>&1 || fail "no Docker engine is running; start it, or open one for a moment with scripts/engine.sh"
 compgen -G 'dist/*.whl' >/dev/null || fail "no wheel in dist/; run: make wheel"
 find_base

@@ -12,6 +12,8 @@ install_tools() { make_venv; "$BIN/pip" install --upgrade pip; "$BIN/pip" instal
 lint_rust() { cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings; }
 lint_python() { "$BIN/ruff" format --check . && "$BIN/ruff" check . && "$BIN/mypy"; }
 tidy() { cargo xtask tidy; }
+# A broken link or a page missing from the navigation fails the build.
+docs_site() { scripts/docs.sh; }
 core() { rust_tests --workspace --exclude hvd-python; }
 fuzz_targets() { debian g++; CARGO_TARGET_DIR=$PWD/fuzz/target cargo build --quiet --manifest-path fuzz/Cargo.toml; }
 
@@ -42,7 +44,7 @@ integration() { "$BIN/python" -m pytest -q "${APART[@]}" tests/integration; }
 chaos() { debian iproute2; "$BIN/python" -m pytest -q tests/chaos; }
 # Hosts made of namespaces; without root these tests say why they did not run.
 hosts() { [ "$(id -u)" != 0 ] || scripts/hosts.sh packages; "$BIN/python" -m pytest -q tests/hosts; }
-# Jobs over containers, and docs/docker.md as it stands; without an engine they say why they did not run.
+# Jobs over containers, and docs/guide/docker.md as it stands; without an engine they say why they did not run.
 containers() { "$BIN/python" -m pytest -q tests/containers; }
 
 case ${1:-all} in
@@ -59,6 +61,7 @@ all)
     step "tools" install_tools
     step "Rust lints" lint_rust
     step "Python lints" lint_python
+    step "documentation site" docs_site
     step "Rust tests" core
     step "fuzz targets build" fuzz_targets
     step "wheel" scripts/wheel.sh

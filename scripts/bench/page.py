@@ -9,7 +9,7 @@ from peers import NAMES
 
 
 class Ratio(NamedTuple):
-    """How many times longer a peer takes than we do: median and range over the rounds."""
+    """Speed-up over a peer, its time divided by ours: median and range over the rounds."""
 
     median: float
     lowest: float
@@ -83,15 +83,15 @@ def page(results, picture):
 ![Ratios by size]({picture})
 
 Made by that command on {results["date"]}: {results["machine"]}.
-In each of {rounds} rounds every peer ran once, as a job of its own, one after the other. A number
-is how many times longer the peer took than `horovod.torch`: median and range over the rounds.
-Above 1 we are faster. float32 sums in place, results checked; single tensors with a blocking call,
-lists of tensors submitted at once and then waited for. *DDP buckets* copies a list into buckets as
-`DistributedDataParallel` does; a single tensor has none. The MPI programs are C, without Python.
+In each of {rounds} rounds every peer runs once, one job after the other. The columns of the peers
+show the speed-up of `horovod.torch` over each of them (above 1, Horovod is faster): median and
+range over the rounds. All jobs sum float32 tensors in place and check the results. Single tensors
+use a blocking call; lists of tensors are submitted together and then waited for. *DDP buckets*
+copies a list into buckets as `DistributedDataParallel` does. The MPI programs are C, not Python.
 
 {table(results)}
 
-Only ratios of one run mean anything, and only on a machine that does nothing else. With more
-processes than cores, a peer that spins while it waits loses whole time slices; that says nothing
-about as many processes on as many cores.
+Compare only ratios of one run, and only on an otherwise idle machine. With more processes than
+cores, a peer that spins while it waits loses whole time slices; such rows do not predict its speed
+with one core per process.
 """

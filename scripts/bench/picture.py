@@ -97,7 +97,7 @@ def axes(panel, np):
     middle = (panel.top + panel.bottom) / 2
     yield (
         f'<text x="18" y="{middle}" text-anchor="middle" transform="rotate(-90 18 {middle})">'
-        "peer's time / ours (log scale)</text>"
+        "speed-up (log scale)</text>"
     )
 
 
@@ -145,7 +145,7 @@ def legend(peers):
         yield f'<g class="{peer}">{mark(MARKS[peer], x + 6, 37)}</g>'
         yield text(x + 18, 41, NAMES[peer], "", "start")
         x += 40 + 8 * len(NAMES[peer])
-    yield text(x, 41, "bars: range over the rounds; dashed: as fast as we are", "small", "start")
+    yield text(x, 41, "bars: range over the rounds; dashed: equally fast", "small", "start")
 
 
 def bounds(results, peers):
@@ -187,13 +187,13 @@ def picture(results):
     height = TOP + PANEL * len(results["rounds"]) - 20
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
-        "<title>How many times longer peers take than horovod.torch, by size</title>",
+        "<title>Speed-up of horovod.torch over each peer, by size</title>",
         f"<style>{colours()}</style>",
         f'<rect width="{WIDTH}" height="{height}" class="page"/>',
         text(
             LEFT,
             18,
-            "Allreduce: how many times longer peers take than horovod.torch",
+            "Allreduce: speed-up of horovod.torch over each peer (above 1x, Horovod is faster)",
             "title",
             "start",
         ),

@@ -1,4 +1,4 @@
-"""Measures allreduce of horovod.torch and of the peers that are installed; writes page and picture.
+"""Measures allreduce of horovod.torch and of installed peers; writes page, picture, README's table.
 
 Rounds are interleaved: every peer runs once in each. Numbers are ratios of one run on one machine.
 
@@ -20,6 +20,7 @@ from pathlib import Path
 import page
 import peers
 import picture
+import readme
 from workloads import MIB, SWEEP, workloads
 
 
@@ -86,8 +87,11 @@ def main():
         options.save.write_text(json.dumps(results) + "\n")
     print(page.table(results))
     if options.out:
-        (options.out / "allreduce.md").write_text(page.page(results, "allreduce.svg"))
+        text = page.page(results, "allreduce.svg")
+        (options.out / "allreduce.md").write_text(text)
         (options.out / "allreduce.svg").write_text(picture.picture(results))
+        if (options.out / "allreduce.md").resolve() == readme.PAGE:
+            readme.write(text)
 
 
 if __name__ == "__main__":

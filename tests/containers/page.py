@@ -1,4 +1,4 @@
-"""docs/docker.md as something that can be run: its sections, and in each the blocks in order.
+"""docs/guide/docker.md as something that can be run: its sections, each with its blocks in order.
 
 The words after `sh` say where a block is typed: `machine=NAME`, or `container=NAME` for the shell
 inside a container. A `text` block after it is what must come out, line by line in any order, where

@@ -1,4 +1,4 @@
-"""docs/docker.md, word for word, on two machines with an engine each.
+"""docs/guide/docker.md, word for word, on two machines with an engine each.
 
 What is not word for word: the folders /opt/horovod and /mnt/share are scratch folders; `docker run
 -it` becomes `-dt`, and what is typed into its shell is run there; ssh and scp to the other machine,
@@ -16,7 +16,7 @@ import pytest
 from engine import TREE, Engine
 from page import Block, sections
 
-SECTIONS = sections((TREE / "docs/docker.md").read_text())
+SECTIONS = sections((TREE / "docs/guide/docker.md").read_text())
 STAND_INS = {
     "make": 'test "$*" = image && exec scripts/image.sh',
     "ssh": 'test "$1" = node8; shift; DOCKER_HOST=$NODE8 exec "$@"',
@@ -105,6 +105,9 @@ def test_notices_missing_output() -> None:
 
 
 def test_page_is_linked() -> None:
-    for index, link in (("docs/README.md", "(docker.md)"), ("README.md", "(docs/docker.md)")):
-        assert link in (TREE / index).read_text(), f"{index} does not lead to docs/docker.md"
+    for index, link in (
+        ("docs/README.md", "(guide/docker.md)"),
+        ("README.md", "(docs/guide/docker.md)"),
+    ):
+        assert link in (TREE / index).read_text(), f"{index} does not lead to docs/guide/docker.md"
     assert os.access(TREE / "scripts/image.sh", os.X_OK)

@@ -180,7 +180,7 @@ def test_a_private_key_that_is_not_there(cluster: Cluster) -> None:
     """ssh itself would pass over it, and log in with another key."""
     ended = run(cluster["hosta"], *ONE_EACH, "-i", "/root/.ssh/missing", "echo", "started")
     assert (ended.code, ended.output) == (2, "")
-    assert "there is no file `/root/.ssh/missing` for `-i`" in ended.words()
+    assert "the file `/root/.ssh/missing` of `-i` does not exist" in ended.words()
 
 
 def test_all_hosts_are_told_of_at_once(cluster: Cluster) -> None:

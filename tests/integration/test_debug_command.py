@@ -157,7 +157,7 @@ def test_a_suspended_rank_is_told_by_the_others(tmp_path: Path) -> None:
         os.kill(pids[0], signal.SIGSTOP)
         asked = debug(tmp_path, str(launcher))
         assert [row[3] for row in table(asked).values()] == ["not answering"] * 3
-        assert "rank 0, which asks the others, did not answer" in asked.stdout
+        assert "rank 0, which collects the answers, did not answer" in asked.stdout
 
 
 def test_a_job_that_is_alone_can_be_asked(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_directory_of_another_users_is_named_and_not_used() -> None:
         listed = as_victim("debug", "another")
         job.terminate()
         job.communicate(timeout=30)
-        assert "no job is `another`; these run:" in listed.stderr, listed.stderr
+        assert "no job matches `another`; running jobs:" in listed.stderr, listed.stderr
         assert "exec sleep 100" in listed.stderr
         shutil.rmtree(second, ignore_errors=True)
         second.mkdir(mode=0o700)

@@ -59,7 +59,7 @@ def test_several_processes_of_another_launcher_do_not_train_alone(launcher: str)
     variables, instead = REFUSED[launcher]
     process = run([sys.executable, "-c", PROGRAM], **variables)
     assert process.returncode == 1, process.stdout
-    assert f"`{launcher}` or the like has started several processes" in process.stderr
+    assert f"`{launcher}` or a similar launcher started several processes" in process.stderr
     assert f"Start the job with `horovodrun {instead}" in process.stderr, process.stderr
     assert "HOROVOD_IGNORE_LAUNCHER=1" in process.stderr
 

@@ -24,7 +24,7 @@ PAGES = {
 
 
 def text_of(page: str) -> str:
-    return (ROOT / "docs/reference" / page).read_text()
+    return (ROOT / "docs/development" / page).read_text()
 
 
 NAMED = {

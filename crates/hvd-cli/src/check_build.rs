@@ -36,8 +36,8 @@ pub(crate) fn table(is_installed: &dyn Fn(&str) -> bool) -> String {
     list(&mut text, "Frameworks", &frameworks);
     list(&mut text, "Controllers", &CONTROLLERS);
     list(&mut text, "Tensor Operations", &OPERATIONS);
-    text.push_str("\nMXNet is coming in a later release.\n");
-    text.push_str("Gloo here is Horovod's own native transport, which answers to that name.\n");
+    text.push_str("\nMXNet will be supported in a later release.\n");
+    text.push_str("Gloo stands for Horovod's own native transport.\n");
     text
 }
 

@@ -43,14 +43,14 @@ impl ConfigFile {
 
     fn parse(text: &str) -> Result<Self> {
         let documents = Yaml::load_from_str(text).map_err(|error| anyhow!("{error}"))?;
-        ensure!(documents.len() <= 1, "it holds more than one document");
+        ensure!(documents.len() <= 1, "it contains more than one document");
         let mut file = Self::default();
         let Some(document) = documents.first().filter(|document| !document.is_null()) else {
             return Ok(file);
         };
         let sections = document
             .as_mapping()
-            .context("it does not consist of sections such as `params:`")?;
+            .context("it has no sections such as `params:`")?;
         for (section, content) in sections {
             file.section(&word(section)?, content)?;
         }
@@ -64,7 +64,7 @@ impl ConfigFile {
         let known = sections();
         ensure!(
             known.contains(section),
-            "unknown key `{section}`; there are `controller`, {}",
+            "unknown key `{section}`; known keys are `controller`, {}",
             listed(&known)
         );
         if content.is_null() {
@@ -72,7 +72,7 @@ impl ConfigFile {
         }
         let keys = content
             .as_mapping()
-            .with_context(|| format!("`{section}` does not consist of keys with values"))?;
+            .with_context(|| format!("`{section}` is not a mapping of keys to values"))?;
         for (key, value) in keys {
             self.key(section, &word(key)?, value)?;
         }
@@ -94,7 +94,7 @@ impl ConfigFile {
         };
         if let Some(text) = scalar(&path, value)? {
             let value = exported_by_key(setting, &text)
-                .map_err(|right| anyhow!("`{path}: {text}` makes no sense; {right}"))?;
+                .map_err(|right| anyhow!("`{path}: {text}` is invalid; {right}"))?;
             self.exports.push((setting.variable, value));
         }
         Ok(())
@@ -103,7 +103,7 @@ impl ConfigFile {
     fn controller(&mut self, value: &Yaml<'_>) -> Result<()> {
         if let Some(text) = scalar(CONTROLLER, value)? {
             exported(name::CONTROLLER, &text)
-                .map_err(|right| anyhow!("`controller: {text}` makes no sense; {right}"))?;
+                .map_err(|right| anyhow!("`controller: {text}` is invalid; {right}"))?;
             self.controller = Some(text.to_ascii_lowercase());
         }
         Ok(())
@@ -270,16 +270,16 @@ logging:
             ),
             (
                 "params:\n  cache_capacity: -1\n",
-                "`params.cache_capacity: -1` makes no sense",
+                "`params.cache_capacity: -1` is invalid",
             ),
             (
                 "params:\n  cache_capacity: [1]\n",
                 "`params.cache_capacity` is not a single value",
             ),
-            ("params: 3\n", "`params` does not consist of keys"),
+            ("params: 3\n", "`params` is not a mapping"),
             ("autotune:\n  enabled: maybe\n", "give `true` or `false`"),
             ("controller: smoke\n", "give `gloo` or `mpi`"),
-            ("- params\n", "it does not consist of sections"),
+            ("- params\n", "it has no sections"),
             ("params: {\n", "line"),
             (
                 "params:\n  cache_capacity: 1\n  cache_capacity: 2\n",

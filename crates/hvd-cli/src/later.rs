@@ -34,7 +34,7 @@ pub(crate) fn refusal(option: &str) -> String {
     } else {
         "the MPI launchers"
     };
-    format!("`{option}` comes with {what}, which this version does not have yet; leave it out")
+    format!("`{option}` needs {what}, which this version does not support yet; omit it")
 }
 
 #[cfg(test)]
@@ -69,12 +69,12 @@ mod tests {
             "horovodrun --host-discovery-script ./hosts x",
         ] {
             assert!(
-                explained(line).unwrap().contains("does not have yet"),
+                explained(line).unwrap().contains("does not support yet"),
                 "{line}"
             );
         }
         let elastic = explained("horovodrun --reset-limit 3 x").unwrap();
-        assert!(elastic.contains("comes with elastic training"), "{elastic}");
+        assert!(elastic.contains("needs elastic training"), "{elastic}");
         assert_eq!(explained("horovodrun --hostfiles h x"), None);
         assert_eq!(explained("horovodrun -np x"), None);
     }

@@ -104,14 +104,14 @@ pub(crate) fn ranks(args: &HostArgs, hosts: &[Host]) -> Result<u32> {
     let ranks = args.num_proc.unwrap_or_else(slots);
     ensure!(
         ranks > 0,
-        "the hosts have no slots; write e.g. `-H localhost:4`"
+        "the hosts have no slots; give e.g. `-H localhost:4`"
     );
     Ok(ranks)
 }
 
 /// Where the command runs, on every host.
 pub(crate) fn directory() -> Result<PathBuf> {
-    std::env::current_dir().context("the working directory is gone")
+    std::env::current_dir().context("the working directory no longer exists")
 }
 
 /// How much the launcher says.
@@ -137,8 +137,8 @@ pub(crate) fn hosts(args: &HostArgs) -> Result<Vec<Host>> {
             slots: ranks,
         }]),
         (None, None) => bail!(
-            "how many processes? say `-np`, e.g. `horovodrun -np 2 python train.py`, or give \
-             hosts with `-H`"
+            "the number of processes is missing; give `-np`, e.g. `horovodrun -np 2 python \
+             train.py`, or hosts with `-H`"
         ),
     }
 }
@@ -225,8 +225,8 @@ fn identity(args: &HostArgs, environment: &Environment) -> Result<Option<PathBuf
     let public = PathBuf::from(format!("{}.pub", path.display()));
     ensure!(
         path.exists() || public.exists() || path.to_string_lossy().contains('%'),
-        "there is no file `{}` for `-i`; give the private key that the other hosts accept, e.g. \
-         `-i ~/.ssh/id_ed25519`, or leave `-i` out; `ssh-keygen -t ed25519 -N '' -f '{}'` makes one",
+        "the file `{}` of `-i` does not exist; give a private key that the other hosts accept, e.g. \
+         `-i ~/.ssh/id_ed25519`, or omit `-i`; `ssh-keygen -t ed25519 -N '' -f '{}'` creates one",
         file.display(),
         path.display()
     );
@@ -240,7 +240,9 @@ fn exports(args: &Args) -> Result<Exports> {
         None => ConfigFile::default(),
     };
     if file.controller.as_deref() == Some("mpi") && !args.gloo {
-        bail!("the configuration file's `controller: mpi` is not in this build; write `gloo`");
+        bail!(
+            "`controller: mpi` in the configuration file is not supported by this build; use `gloo`"
+        );
     }
     let typed = args.worker.exports();
     let is_typed = |variable: &str| typed.iter().any(|(name, _)| *name == variable);
@@ -277,7 +279,7 @@ fn warnings(args: &Args, exports: &Exports) -> Vec<String> {
     let for_mpirun = for_mpirun
         .into_iter()
         .filter(|(_, value)| value.is_some())
-        .map(|(option, _)| format!("`{option}` has no effect without `--mpi`; leave it out"));
+        .map(|(option, _)| format!("`{option}` has no effect without `--mpi`; omit it"));
     idle.chain(args.worker.deprecated())
         .chain(for_mpirun)
         .collect()

@@ -28,7 +28,7 @@ pub enum Error {
         present: &'static str,
     },
     /// A rank outside its group.
-    #[error("{variable}={value} is not below {limit_variable}={limit}")]
+    #[error("{variable}={value} must be less than {limit_variable}={limit}")]
     OutOfRange {
         /// The variable that is too large.
         variable: &'static str,
@@ -41,8 +41,8 @@ pub enum Error {
     },
     /// A time that must not be below another one.
     #[error(
-        "{variable}={value} is below {least_variable}={least} and could not have an effect; raise \
-         it, lower {least_variable}, or unset it"
+        "{variable}={value} is less than {least_variable}={least}, so it would have no effect; \
+         raise it, lower {least_variable}, or unset it"
     )]
     TooSoon {
         /// The variable that is too small.
@@ -71,10 +71,9 @@ pub enum Error {
     },
     /// Another launcher has started several processes, which would not find each other.
     #[error(
-        "{variable}={value} says that `{command}` or the like has started several processes, which \
-         this build of horovod does not connect with each other: each would train alone. Start the \
-         job with `{instead}`, or set HOROVOD_IGNORE_LAUNCHER=1 if each process is to be a job of \
-         its own"
+        "{variable}={value} shows that `{command}` or a similar launcher started several processes; \
+         this build of Horovod cannot connect them, so each would train alone. Start the job with \
+         `{instead}`, or set HOROVOD_IGNORE_LAUNCHER=1 to run each process as a job of its own"
     )]
     ForeignLauncher {
         /// What it is called, most likely.
@@ -87,7 +86,9 @@ pub enum Error {
         instead: String,
     },
     /// A choice that exists but that this build does not have.
-    #[error("{variable}=`{value}` is not in this build; set it to `{instead}` or unset it")]
+    #[error(
+        "{variable}=`{value}` is not supported by this build; set it to `{instead}` or unset it"
+    )]
     NotInThisBuild {
         /// The variable.
         variable: &'static str,

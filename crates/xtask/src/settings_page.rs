@@ -16,12 +16,12 @@ const OPENING: &str = "\
 
 <!-- Written by `cargo xtask docs` from the table in crates/hvd-config/src/setting; edit that. -->
 
-A setting is an environment variable of the workers, read once at `hvd.init()`. Many can also be given to `horovodrun`, as
-an option or as a key of the YAML file of `--config-file`. An option beats the file, the file beats the environment.
+A setting is an environment variable of the workers, read once in `hvd.init()`. Many can also be given to `horovodrun`, as
+an option or as a key of the YAML file of `--config-file`. Options take precedence over the file, and the file over the
+environment.
 
-A value that makes no sense is an error that names the variable, never a silent zero. An empty variable counts as not
-set. Switches are `1` or `0`; `true` and `false` are understood too. A setting marked *no effect yet* is checked like the
-others and waits for the feature it is named with.
+An invalid value is an error that names the variable. An empty variable counts as not set. Switches are `1` or `0`, or
+`true` or `false`. Settings marked *no effect yet* are checked, but used only once the feature they name exists.
 ";
 
 /// Writes the page.
@@ -45,40 +45,34 @@ fn page() -> String {
 
 fn table(text: &mut String, group: &Group) {
     let _ = writeln!(text, "\n## {}\n\n{}\n", group.title, group.about);
-    text.push_str("| variable | option | key | values | default | meaning | availability |\n");
-    text.push_str("|---|---|---|---|---|---|---|\n");
+    text.push_str("| variable, option, key | values | meaning |\n");
+    text.push_str("|---|---|---|\n");
     for setting in group.settings {
         text.push_str(&row(setting));
     }
 }
 
 fn row(setting: &Setting) -> String {
-    let availability = match setting.availability {
-        Availability::Now => "now".to_owned(),
-        Availability::Later(what) => format!("no effect yet: comes with {what}"),
-    };
-    let cells = [
-        code(setting.variable),
-        setting.flag.map_or_else(String::new, codes),
-        setting.yaml.map_or_else(String::new, code),
-        setting.expected().to_owned(),
-        code(setting.default),
-        setting.meaning.to_owned(),
-        availability,
-    ];
-    format!("| {} |\n", cells.join(" | "))
+    let mut names = vec![code(setting.variable)];
+    names.extend(setting.flag.into_iter().flat_map(codes));
+    names.extend(setting.yaml.map(code));
+    let mut values = setting.expected().to_owned();
+    if !setting.default.is_empty() {
+        let _ = write!(values, "<br>default {}", code(setting.default));
+    }
+    let mut meaning = setting.meaning.to_owned();
+    if let Availability::Later(what) = setting.availability {
+        let _ = write!(meaning, " *No effect yet: comes with {what}.*");
+    }
+    format!("| {} | {values} | {meaning} |\n", names.join("<br>"))
 }
 
 fn code(text: &str) -> String {
-    if text.is_empty() {
-        return String::new();
-    }
     format!("`{text}`")
 }
 
-fn codes(texts: &str) -> String {
-    let each: Vec<String> = texts.split(", ").map(code).collect();
-    each.join(", ")
+fn codes(texts: &str) -> impl Iterator<Item = String> {
+    texts.split(", ").map(code)
 }
 
 #[cfg(test)]
@@ -86,9 +80,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_seven_cells() {
+    fn every_row_has_three_cells() {
         for line in page().lines().filter(|line| line.starts_with('|')) {
-            assert_eq!(line.matches('|').count(), 8, "{line}");
+            assert_eq!(line.matches('|').count(), 4, "{line}");
         }
     }
 
@@ -106,10 +100,14 @@ mod tests {
             "`HOROVOD_CYCLE_TIME`",
             "`--cycle-time-ms`",
             "`params.cycle_time_ms`",
-            "| `0` |",
-            "| now |",
+            "0 or more<br>default `0` |",
         ] {
             assert!(row.contains(part), "{row}");
         }
+        let row = super::row(hvd_config::find("HOROVOD_ELASTIC").unwrap());
+        assert!(
+            row.contains("*No effect yet: comes with elastic jobs.*"),
+            "{row}"
+        );
     }
 }

@@ -16,8 +16,8 @@ from launched import command, lead_a_session
     ("line", "text"),
     [
         ("-np 2", "no command to run"),
-        ("python train.py", "how many processes?"),
-        ("", "how many processes?"),
+        ("python train.py", "the number of processes is missing"),
+        ("", "the number of processes is missing"),
         ("-np 0 true", "a whole number from 1"),
         ("-np -2 true", "a whole number from 1"),
         ("-np two true", "a whole number from 1"),
@@ -30,11 +30,14 @@ from launched import command, lead_a_session
         ("-np 1 --log-level LOUD true", "TRACE, DEBUG"),
         ("-np 1 --autotune-gaussian-process-noise 2 true", "a number from 0 to 1"),
         ("-np 1 --stall-check --no-stall-check true", "cannot be used with"),
-        ("-np 1 --stall-check-shutdown-time-seconds 5 true", "is below HOROVOD_STALL_CHECK_TIME"),
+        (
+            "-np 1 --stall-check-shutdown-time-seconds 5 true",
+            "is less than HOROVOD_STALL_CHECK_TIME",
+        ),
         ("-np 1 -hostfile no-such-file true", "cannot read the host file `no-such-file`"),
         ("-np 1 --hostfile hosts -H localhost:1 true", "cannot be used with"),
-        ("-np 1 --min-np 1 true", "`--min-np` comes with elastic training"),
-        ("-np 1 --mpi true", "`--mpi` comes with the MPI launchers"),
+        ("-np 1 --min-np 1 true", "`--min-np` needs elastic training"),
+        ("-np 1 --mpi true", "`--mpi` needs the MPI launchers"),
         ("-np 1 --port-range 9-8 true", "is not a range of ports"),
         ("-np 1 --advertise other=10.0.0.1 true", "--advertise names host `other`"),
         ("-np 1 --agents 4711 true", "HOROVOD_AGENT_TOKEN is not set"),
@@ -42,8 +45,8 @@ from launched import command, lead_a_session
         ("-np 1 -p 0 true", "give a port, a whole number from 1 to 65535"),
         ("-np 1 -p -22 true", "give a port, a whole number from 1 to 65535"),
         ("-np 1 --agents 70000 true", "give a port, a whole number from 1 to 65535"),
-        ("-np 1 -i no-such-key true", "there is no file `no-such-key` for `-i`"),
-        ("doctor -H localhost:1 -i no-such-key", "there is no file `no-such-key` for `-i`"),
+        ("-np 1 -i no-such-key true", "the file `no-such-key` of `-i` does not exist"),
+        ("doctor -H localhost:1 -i no-such-key", "the file `no-such-key` of `-i` does not exist"),
         ("-np 1 --results-fd 77 true", "file descriptor 77"),
     ],
 )
@@ -59,7 +62,7 @@ def test_mistakes_are_named_without_a_traceback(run, line: str, text: str) -> No
 def test_options_for_mpirun_are_ignored_with_a_warning(run) -> None:
     code, output, errors = run("-np", "1", "--mpi-args=-x NCCL_DEBUG", "echo", "ran")
     assert (code, output) == (0, b"[0]<stdout>:ran\n")
-    assert b"`--mpi-args` has no effect without `--mpi`; leave it out" in errors
+    assert b"`--mpi-args` has no effect without `--mpi`; omit it" in errors
 
 
 def test_as_many_ranks_as_asked_for_not_as_many_as_fit(run) -> None:
@@ -183,7 +186,7 @@ def test_a_program_of_a_similar_name_is_run(run, tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\necho I am a program\n")
     program.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    assert b"how many processes?" in run("doctr", environment=environment)[2]
+    assert b"the number of processes is missing" in run("doctr", environment=environment)[2]
     found = run("-np", "1", "doctr", environment=environment)
     assert found[:2] == (0, b"[0]<stdout>:I am a program\n")
 

@@ -35,8 +35,8 @@ def test_options_beat_the_file_and_the_file_beats_the_environment(run, write) ->
     [
         ("params:\n  cache_size: 5\n", "unknown key `params.cache_size`; `params` has"),
         ("parameters:\n  cache_capacity: 5\n", "unknown key `parameters`"),
-        ("params:\n  fusion_threshold_mb: -1\n", "`params.fusion_threshold_mb: -1` makes no sense"),
-        ("controller: mpi\n", "is not in this build"),
+        ("params:\n  fusion_threshold_mb: -1\n", "`params.fusion_threshold_mb: -1` is invalid"),
+        ("controller: mpi\n", "is not supported by this build"),
         ("params: [\n", "config.yaml"),
     ],
 )

@@ -115,7 +115,7 @@ impl WorkerArgs {
             }
             _ => return None,
         };
-        Some(format!("`{old}` is deprecated; write `{new}`"))
+        Some(format!("`{old}` is deprecated; use `{new}`"))
     }
 
     fn texts(&self) -> [(&'static str, Option<&String>); 15] {

@@ -25,9 +25,9 @@ const FAILED: i32 = 1;
 
 /// Show what every rank of a running job is doing.
 ///
-/// For each rank: whether it runs an operation, waits for other ranks or does neither, which tensor
-/// that is about and since when, and where its Python stands. The job is not disturbed. Only your
-/// own jobs on this machine can be asked.
+/// For each rank: whether it is running an operation, waiting for other ranks or idle, the tensor
+/// and for how long, and the line of Python it is executing. The job is not interrupted. Only your
+/// own jobs on this machine can be inspected.
 #[derive(Debug, Parser)]
 #[command(
     name = "horovodrun debug",
@@ -35,11 +35,11 @@ const FAILED: i32 = 1;
     term_width = 80
 )]
 struct Args {
-    /// Process number of horovodrun or of any rank, or a part of the job's command; not needed if
-    /// only one job runs
+    /// Process ID of horovodrun or of any rank, or part of the job's command; optional if only one
+    /// job is running
     #[arg(value_name = "PID|JOB")]
     job: Option<String>,
-    /// Show the last operations and whole stacks as well
+    /// Also show the last operations and full stacks
     #[arg(short, long)]
     verbose: bool,
     /// Print everything as JSON
@@ -76,8 +76,9 @@ pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsS
 
 /// Where jobs could be as well, if there are such places.
 fn not_looked_at(problems: &[String]) -> String {
-    let line =
-        |problem: &String| format!("horovodrun: but not all places were looked at: {problem}\n");
+    let line = |problem: &String| {
+        format!("horovodrun: some directories could not be searched: {problem}\n")
+    };
     problems.iter().map(line).collect()
 }
 
@@ -94,20 +95,23 @@ fn choose<'a, T>(
         ([job], _) => Ok(job),
         ([], _) if jobs.is_empty() => Err((
             FAILED,
-            "horovodrun: no job of yours runs on this machine\n".to_owned(),
+            "horovodrun: no job of yours is running on this machine\n".to_owned(),
         )),
         ([], word) => {
             let all: Vec<&T> = jobs.iter().collect();
             let word = word.unwrap_or_default();
             Err((
                 FAILED,
-                format!("horovodrun: no job is `{word}`; these run:\n{}", list(&all)),
+                format!(
+                    "horovodrun: no job matches `{word}`; running jobs:\n{}",
+                    list(&all)
+                ),
             ))
         }
         (several, _) => Err((
             settings::USAGE,
             format!(
-                "horovodrun: several jobs run; say which, e.g. `horovodrun debug {}`:\n{}",
+                "horovodrun: several jobs are running; choose one, e.g. `horovodrun debug {}`:\n{}",
                 describe(several[0]).keeper,
                 list(several)
             ),
@@ -161,7 +165,7 @@ mod tests {
         let (status, text) = chosen(&jobs, Some("99")).unwrap_err();
         assert_eq!(status, FAILED);
         assert!(
-            text.contains("no job is `99`") && text.contains("train.py"),
+            text.contains("no job matches `99`") && text.contains("train.py"),
             "{text}"
         );
         assert!(chosen(&[], None).unwrap_err().1.contains("no job of yours"));

@@ -75,11 +75,7 @@ pub(super) fn in_full(answer: &Answer) -> String {
 
 fn stacks(text: &mut String, snapshot: &RankSnapshot) {
     if snapshot.threads.is_empty() {
-        let _ = writeln!(
-            text,
-            "  where Python stands is unknown: {}",
-            snapshot.unknown
-        );
+        let _ = writeln!(text, "  Python stack unknown: {}", snapshot.unknown);
     }
     for thread in &snapshot.threads {
         let _ = writeln!(text, "  {}, innermost call first:", one_line(&thread.name));
@@ -111,9 +107,9 @@ fn remark(answer: &Answer) -> String {
         return String::new();
     }
     if answer.standings[0] == Standing::Ended {
-        return "\nrank 0, which asks the others, has ended\n".to_owned();
+        return "\nrank 0, which collects the answers, has exited\n".to_owned();
     }
-    "\nrank 0, which asks the others, did not answer within 5 s: is it suspended, or past \
+    "\nrank 0, which collects the answers, did not answer within 5 s: is it suspended, or past \
      hvd.shutdown()?\n"
         .to_owned()
 }

@@ -42,7 +42,7 @@ fn as_many_ranks_as_asked_for_or_as_there_are_slots() {
 #[test]
 fn mistakes_are_named_with_what_would_be_right() {
     assert!(refusal("-np 2").contains("`horovodrun -np 2 python train.py`"));
-    assert!(refusal("python x").contains("how many processes?"));
+    assert!(refusal("python x").contains("the number of processes is missing"));
     for wrong in ["0", "-3", "two", "1.5", "70000"] {
         let text = refusal(&format!("-np {wrong} x"));
         assert!(
@@ -154,7 +154,7 @@ fn other_controllers_are_to_come() {
     for option in ["--mpi", "--jsrun"] {
         let text = refusal(&format!("-np 1 {option} x"));
         assert!(
-            text.starts_with(&format!("`{option}` comes with the MPI launchers")),
+            text.starts_with(&format!("`{option}` needs the MPI launchers")),
             "{text}"
         );
     }
@@ -247,7 +247,7 @@ fn values_out_of_range_are_refused_with_what_is_right() {
 fn what_workers_would_refuse_is_refused_before_they_start() {
     let text = refusal("-np 1 --stall-check-shutdown-time-seconds 30 x");
     assert!(
-        text.contains("is below HOROVOD_STALL_CHECK_TIME_SECONDS=60"),
+        text.contains("is less than HOROVOD_STALL_CHECK_TIME_SECONDS=60"),
         "{text}"
     );
     let error = |environment| resolve("-np 1 x", &[environment]).map(|_| ());
@@ -274,12 +274,12 @@ fn what_has_no_effect_yet_is_said_so() {
     let text = warnings("-np 1 --log-hide-timestamp x");
     assert_eq!(
         text,
-        "`--log-hide-timestamp` is deprecated; write `--log-without-timestamp`"
+        "`--log-hide-timestamp` is deprecated; use `--log-without-timestamp`"
     );
     assert_eq!(
         warnings("-np 1 --mpi-args=-x --binding-args -bind x"),
-        "`--mpi-args` has no effect without `--mpi`; leave it out\n\
-         `--binding-args` has no effect without `--mpi`; leave it out"
+        "`--mpi-args` has no effect without `--mpi`; omit it\n\
+         `--binding-args` has no effect without `--mpi`; omit it"
     );
 }
 
@@ -315,7 +315,10 @@ fn a_bad_file_is_named() {
     let path = folder.path().join("config.yaml");
     std::fs::write(&path, "controller: mpi\n").unwrap();
     let line = format!("-np 1 --config-file {} x", path.display());
-    assert!(refusal(&line).contains("`controller: mpi` is not in this build"));
+    assert!(
+        refusal(&line)
+            .contains("`controller: mpi` in the configuration file is not supported by this build")
+    );
     assert!(exported(&line.replace("-np", "--gloo -np")).is_empty());
 }
 
@@ -332,7 +335,7 @@ fn a_private_key_has_to_be_there_in_a_form_that_ssh_finds() {
     }
     let error = with("~/not_here").unwrap_err().to_string();
     assert!(
-        error.contains("there is no file `~/not_here` for `-i`"),
+        error.contains("the file `~/not_here` of `-i` does not exist"),
         "{error}"
     );
 }

@@ -8,13 +8,13 @@ const CCL: &str = "oneCCL support";
 
 pub(super) const DEVICES: Group = Group {
     title: "GPUs and other libraries",
-    about: "Two of these belong to other libraries, which check them themselves.",
+    about: "`NCCL_IB_DISABLE` and `DDL_OPTIONS` belong to other libraries, which check them.",
     settings: &[
         setting(
             name::NUM_NCCL_STREAMS,
             Values::Positive,
             "1",
-            "Number of streams that NCCL operations are spread over.",
+            "Number of streams for NCCL operations.",
         )
         .flag("--num-nccl-streams")
         .key("library_options.num_nccl_streams")
@@ -23,7 +23,7 @@ pub(super) const DEVICES: Group = Group {
             name::NCCL_IB_DISABLE,
             Values::Text("0 or 1"),
             "",
-            "1 keeps NCCL off InfiniBand; `--tcp` sets it.",
+            "1 stops NCCL from using InfiniBand; `--tcp` sets it.",
         )
         .flag("--tcp")
         .comes_with(GPU),
@@ -38,7 +38,7 @@ pub(super) const DEVICES: Group = Group {
             name::ENABLE_ASYNC_COMPLETION,
             Values::Flag,
             "0",
-            "1 completes operations on the GPU's stream without waiting on the host.",
+            "1 completes operations on the GPU stream without waiting on the host.",
         )
         .comes_with(GPU),
         setting(
@@ -52,14 +52,14 @@ pub(super) const DEVICES: Group = Group {
             name::DISABLE_NVTX_RANGES,
             Values::Flag,
             "0",
-            "1 leaves operations out of NVIDIA's profilers.",
+            "1 hides operations from NVIDIA's profilers.",
         )
         .comes_with(GPU),
         setting(
             name::MPI_THREADS_DISABLE,
             Values::Flag,
             "0",
-            "1 starts MPI for a single thread.",
+            "1 initializes MPI without thread support.",
         )
         .flag("--mpi-threads-disable, --no-mpi-threads-disable")
         .key("library_options.mpi_threads_disable")
@@ -68,7 +68,7 @@ pub(super) const DEVICES: Group = Group {
             name::CCL_CACHE,
             Values::Flag,
             "0",
-            "1 lets oneCCL remember operations.",
+            "1 lets oneCCL cache operations.",
         )
         .comes_with(CCL),
         setting(

@@ -4,13 +4,13 @@ use super::{Group, Setting, Values, name, setting};
 
 pub(super) const COMMUNICATION: Group = Group {
     title: "Communication",
-    about: "Who moves the bytes, and how long a rank waits for another one.",
+    about: "How data moves between ranks, and how long a rank waits for another.",
     settings: &[
         setting(
             name::CONTROLLER,
             Values::OneOf(&["gloo", "mpi"], "`gloo` or `mpi`"),
             "gloo",
-            "Who negotiates; `gloo` is Horovod's own transport, `mpi` is not in this build.",
+            "Transport of the negotiation; `gloo` is Horovod's own, `mpi` is not supported yet.",
         )
         .flag("--gloo")
         .key("controller"),
@@ -18,7 +18,8 @@ pub(super) const COMMUNICATION: Group = Group {
             name::CPU_OPERATIONS,
             Values::OneOf(&["gloo", "mpi", "ccl"], "`gloo`, `mpi` or `ccl`"),
             "gloo",
-            "Who moves tensors in main memory; `mpi` and `ccl` are not in this build.",
+            "Transport of tensors in main memory; `gloo` is Horovod's own, `mpi` and `ccl` are not \
+             supported yet.",
         )
         .flag("--gloo")
         .key("controller"),
@@ -26,7 +27,7 @@ pub(super) const COMMUNICATION: Group = Group {
             name::TRANSPORT,
             Values::OneOf(&["auto", "shm", "tcp"], "`auto`, `shm` or `tcp`"),
             "auto",
-            "What moves tensors between ranks; `auto` takes shared memory inside a host and TCP between \
+            "How tensors move between ranks; `auto` uses shared memory inside a host and TCP between \
              hosts.",
         ),
         ENCRYPT,
@@ -34,14 +35,14 @@ pub(super) const COMMUNICATION: Group = Group {
             name::IGNORE_LAUNCHER,
             Values::Flag,
             "0",
-            "1 makes a process that another launcher started (`mpirun`, `srun`, `torchrun`) a job of \
-             its own; otherwise `init()` refuses to train alone.",
+            "1 makes each process started by another launcher (`mpirun`, `srun`, `torchrun`) a job of \
+             one rank; 0 makes `init()` raise an error there.",
         ),
         setting(
             name::TIMEOUT,
             Values::PositiveSeconds,
             "30",
-            "How long ranks wait for each other at init, and for a peer that makes no progress.",
+            "Timeout for ranks to meet in `init()`, and for a peer that makes no progress.",
         )
         .flag("--gloo-timeout-seconds")
         .key("library_options.gloo_timeout_seconds"),
@@ -49,23 +50,22 @@ pub(super) const COMMUNICATION: Group = Group {
             name::PORT_RANGE,
             Values::Ports,
             "",
-            "First and last of the ports at which ranks may listen for each other; any free port \
-             if not set.",
+            "First and last port on which ranks may listen; any free port if not set.",
         )
         .flag("--port-range"),
         setting(
             name::TCP_CONNECTIONS,
             Values::Positive,
             "",
-            "Number of TCP connections, up to 64, that carry tensors between two ranks without common \
-             memory; not set, 2 between hosts and 1 inside a host.",
+            "Number of TCP connections, up to 64, that carry tensors between two ranks without shared \
+             memory; if not set, 2 between hosts and 1 inside a host.",
         ),
         setting(
             name::TCP_CONGESTION,
             Values::Text("the name of an algorithm such as `cubic`"),
             "",
-            "Congestion control of TCP connections; not set, that of the system, or `cubic` if that \
-             is `bbr`.",
+            "Congestion control of TCP connections; if not set, the system's default, or `cubic` where \
+             that is `bbr`.",
         ),
     ],
 };
@@ -74,20 +74,20 @@ const ENCRYPT: Setting = setting(
     name::ENCRYPT,
     Values::OneOf(&["control", "all"], "`control` or `all`"),
     "control",
-    "What is encrypted and protected from changes on TCP connections between ranks: `control` covers \
-     everything but the contents of tensors, `all` covers those too, by AES-256-GCM.",
+    "What is encrypted and authenticated on TCP connections between ranks (AES-256-GCM): `control` \
+     covers everything but the contents of tensors, `all` includes them.",
 );
 
 pub(super) const OPERATIONS: Group = Group {
     title: "Operations",
-    about: "What travels together, and what the results are.",
+    about: "Which tensors are fused, how ranks negotiate, and what results mean.",
     settings: &[
         setting(
             name::FUSION_THRESHOLD,
             Values::Bytes,
             "134217728",
-            "Largest sum of small tensors that travel as one; 0 turns fusion off. The option and \
-             the key count in units of 1048576 bytes.",
+            "Largest total size of tensors that are fused into one operation; 0 turns fusion off. \
+             The option and the key are in MiB.",
         )
         .flag("--fusion-threshold-mb")
         .key("params.fusion_threshold_mb"),
@@ -95,7 +95,7 @@ pub(super) const OPERATIONS: Group = Group {
             name::CYCLE_TIME,
             Values::Milliseconds,
             "0",
-            "Least time between two rounds of negotiation; 0 answers as soon as a tensor is ready.",
+            "Minimum time between two negotiations; 0 negotiates as soon as a tensor is ready.",
         )
         .flag("--cycle-time-ms")
         .key("params.cycle_time_ms"),
@@ -103,7 +103,7 @@ pub(super) const OPERATIONS: Group = Group {
             name::CACHE_CAPACITY,
             Values::Count,
             "1024",
-            "Number of tensors whose negotiation is remembered; 0 remembers none.",
+            "Capacity of the response cache, in tensors; 0 turns it off.",
         )
         .flag("--cache-capacity")
         .key("params.cache_capacity"),
@@ -111,7 +111,7 @@ pub(super) const OPERATIONS: Group = Group {
             name::DISABLE_GROUP_FUSION,
             Values::Flag,
             "0",
-            "1 keeps the tensors of a group from being fused with others.",
+            "1 never fuses tensors of a group with tensors outside of it.",
         ),
         setting(
             name::SCHEDULE,
@@ -124,28 +124,29 @@ pub(super) const OPERATIONS: Group = Group {
             name::CONTROL_FAN_OUT,
             Values::Positive,
             "",
-            "Ranks of its host, and other hosts, that one rank speaks for when ranks agree on what to \
-             do; not set, 8 in jobs of more than 32 ranks, and in smaller ones all speak to rank 0.",
+            "Maximum number of children of a rank in the control tree, on its own host and on other \
+             hosts; if not set, 8 in jobs of more than 32 ranks, while in smaller jobs all ranks \
+             report to rank 0.",
         ),
         setting(
             name::DYNAMIC_PROCESS_SETS,
             Values::Flag,
             "0",
-            "1 allows process sets to be added and removed after init.",
+            "1 allows adding and removing process sets after `init()`.",
         ),
         setting(
             name::JOIN_AVERAGE,
             Values::OneOf(&["all", "contributors"], "`all` or `contributors`"),
             "all",
-            "What an average is divided by while some ranks have joined: all ranks, or only those \
+            "Divisor of an average while some ranks have joined: the number of all ranks, or of those \
              that contributed.",
         ),
         setting(
             name::DETERMINISTIC,
             Values::Flag,
             "0",
-            "1 makes results of floating point reductions equal, bit for bit, from run to run: tensors \
-             are not fused, so none depends on what happens to be ready with it.",
+            "1 makes floating-point reductions bitwise reproducible from run to run: tensors are not \
+             fused, so no result depends on what else was ready.",
         ),
         THREAD_AFFINITY,
     ],
@@ -155,21 +156,21 @@ const THREAD_AFFINITY: Setting = setting(
     name::THREAD_AFFINITY,
     Values::Cores,
     "",
-    "Core that the engine's thread of each process on a host is bound to, in order of local rank.",
+    "Core for the engine thread of each process on a host, in order of local rank.",
 )
 .flag("--thread-affinity")
 .key("library_options.thread_affinity");
 
 pub(super) const ALGORITHMS: Group = Group {
     title: "Algorithms",
-    about: "Which algorithm moves large tensors. One that is set is left alone by autotuning.",
+    about: "Algorithms for large tensors. Autotuning does not change one that is set.",
     settings: &[
         setting(
             name::HIERARCHICAL_ALLREDUCE,
             Values::Flag,
             "",
-            "1 reduces inside each host first, then between hosts; 0 never does. Not set, it is done \
-             if all hosts have equally many ranks.",
+            "1 reduces inside each host first, then between hosts; 0 never does. If not set, it is on \
+             when all hosts have the same number of ranks.",
         )
         .flag("--hierarchical-allreduce, --no-hierarchical-allreduce")
         .key("params.hierarchical_allreduce"),
@@ -185,7 +186,7 @@ pub(super) const ALGORITHMS: Group = Group {
             name::TORUS_ALLREDUCE,
             Values::Flag,
             "",
-            "1 reduces along hosts and along local ranks, both at once; 0 never does.",
+            "1 reduces across hosts and across local ranks at the same time; 0 never does.",
         )
         .flag("--torus-allreduce, --no-torus-allreduce")
         .key("params.torus_allreduce")
@@ -194,7 +195,7 @@ pub(super) const ALGORITHMS: Group = Group {
             name::ADASUM_CHUNK_SIZE,
             Values::Bytes,
             "1073741824",
-            "Largest piece of a tensor that Adasum sends at once over MPI.",
+            "Largest part of a tensor that Adasum sends at once over MPI.",
         )
         .comes_with("MPI support"),
     ],

@@ -4,13 +4,13 @@ use super::{Group, Values, name, setting};
 
 pub(super) const IDENTITY: Group = Group {
     title: "Place in the job",
-    about: "Set by `horovodrun` for each worker; a value of its own environment is overridden.",
+    about: "Set by `horovodrun` for each worker; values in its own environment are overridden.",
     settings: &[
         setting(
             name::RANK,
             Values::Count,
             "",
-            "Number of this process in the job.",
+            "Rank of this process in the job.",
         ),
         setting(
             name::SIZE,
@@ -22,7 +22,7 @@ pub(super) const IDENTITY: Group = Group {
             name::LOCAL_RANK,
             Values::Count,
             "",
-            "Number of this process on its host.",
+            "Rank of this process on its host.",
         ),
         setting(
             name::LOCAL_SIZE,
@@ -34,7 +34,7 @@ pub(super) const IDENTITY: Group = Group {
             name::CROSS_RANK,
             Values::Count,
             "",
-            "Position of this host among the hosts that have a process with this local rank.",
+            "Index of this host among the hosts that have a process with this local rank.",
         ),
         setting(
             name::CROSS_SIZE,
@@ -52,7 +52,7 @@ pub(super) const IDENTITY: Group = Group {
             name::RENDEZVOUS_ADDR,
             Values::Text("a host name or address"),
             "",
-            "Where the job's key-value store listens.",
+            "Address of the job's key-value store.",
         ),
         setting(
             name::RENDEZVOUS_PORT,
@@ -64,32 +64,32 @@ pub(super) const IDENTITY: Group = Group {
             name::SECRET_KEY,
             Values::Text("64 hexadecimal digits"),
             "",
-            "The job's key; every connection proves that it knows it.",
+            "The job's key; every connection has to prove that it knows it.",
         ),
         setting(
             name::SECRET_KEY_FILE,
             Values::Text("the path of a file"),
             "",
-            "File that holds the job's key instead, and comes first if both are set.",
+            "File with the job's key; it takes precedence if both are set.",
         ),
         setting(
             name::HOST_ADDRESSES,
             Values::Addresses,
             "",
-            "Address at which the ranks of this host reach each other host, by its \
-             `HOROVOD_HOSTNAME`; a job on one host needs none.",
+            "Addresses at which the ranks of this host reach the other hosts, by `HOROVOD_HOSTNAME`; \
+             not needed on a single host.",
         ),
         setting(
             name::INTERFACE,
             Values::Text("the name of a network interface"),
             "",
-            "Network interface that the launcher chose; a job on one host needs none.",
+            "Network interface that the launcher chose; not needed on a single host.",
         ),
         setting(
             name::ELASTIC,
             Values::Flag,
             "0",
-            "1 tells a worker that the number of ranks may change.",
+            "1 if the number of ranks may change.",
         )
         .comes_with("elastic jobs"),
     ],

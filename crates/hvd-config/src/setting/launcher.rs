@@ -12,48 +12,48 @@ pub(super) const LAUNCHER: Group = Group {
             name::START_TIMEOUT,
             Values::Seconds,
             "30",
-            "How long `horovodrun` may take before the workers run; 0 means the default.",
+            "Timeout for everything before the workers start; 0 means the default.",
         )
         .flag("--start-timeout"),
         setting(
             name::AGENT_TOKEN,
             Values::Text("a token of `horovodrun agent --new-token`"),
             "",
-            "Secret by which `horovodrun --agents` and `horovodrun agent` recognise each other.",
+            "Shared secret of `horovodrun --agents` and `horovodrun agent`.",
         ),
         setting(
             name::ELASTIC_TIMEOUT,
             Values::Seconds,
             "600",
-            "How long an elastic job waits for enough slots; 0 means the default.",
+            "Timeout for an elastic job to get enough slots; 0 means the default.",
         )
         .comes_with("elastic jobs"),
         setting(
             name::SPARK_START_TIMEOUT,
             Values::Seconds,
             "600",
-            "How long Spark may take to start the tasks of a job.",
+            "Timeout for Spark to start the tasks of a job.",
         )
         .comes_with(SPARK),
         setting(
             name::SPARK_WORK_DIR,
-            Values::Text("a folder"),
+            Values::Text("a directory"),
             "",
-            "Folder in which a worker of a Spark job runs.",
+            "Working directory of the workers of a Spark job.",
         )
         .comes_with(SPARK),
         setting(
             name::SPARK_PYTHONPATH,
-            Values::Text("a list of folders"),
+            Values::Text("a list of directories"),
             "",
-            "Folders put before the Python path of a worker of a Spark job.",
+            "Directories to prepend to the Python path of the workers of a Spark job.",
         )
         .comes_with(SPARK),
         setting(
             name::SPARK_LOCAL_RANK_GPU,
             Values::Flag,
             "0",
-            "1 takes the GPU of the local rank's number and not the one Spark assigned.",
+            "1 uses the GPU whose index is the local rank instead of the one Spark assigned.",
         )
         .comes_with(SPARK),
     ],

@@ -5,7 +5,7 @@ use super::{Group, Values, name, setting};
 
 pub(super) const LOG: Group = Group {
     title: "Log",
-    about: "What is printed and kept.",
+    about: "What is logged, and what is kept when a job fails.",
     settings: &[
         setting(
             name::LOG_LEVEL,
@@ -14,7 +14,7 @@ pub(super) const LOG: Group = Group {
                 "`trace`, `debug`, `info`, `warning`, `error` or `fatal`",
             ),
             "warning",
-            "Least important messages that are printed.",
+            "Minimum level of the messages that are logged.",
         )
         .flag("--log-level")
         .key("logging.level"),
@@ -22,28 +22,28 @@ pub(super) const LOG: Group = Group {
             name::LOG_HIDE_TIME,
             Values::Flag,
             "0",
-            "1 leaves the time out of log lines. The key says the opposite: `true` shows it.",
+            "1 omits the time from log lines. The key is the opposite: `true` shows it.",
         )
         .flag("--log-without-timestamp, --log-with-timestamp")
         .key("logging.with_timestamp"),
         setting(
             name::DUMP_DIR,
-            Values::Text("a folder"),
+            Values::Text("a directory"),
             "",
-            "Folder that gets a report of the engine's state when a job fails.",
+            "Directory for each rank's last operations and engine state when a job fails.",
         ),
     ],
 };
 
 pub(super) const TIMELINE: Group = Group {
     title: "Timeline",
-    about: "A record of every operation, for a trace viewer. Set it alike on all ranks.",
+    about: "A trace of every operation, for Perfetto and similar viewers.",
     settings: &[
         setting(
             name::TIMELINE,
             Values::Text("a file name or `DYNAMIC`"),
             "",
-            "File that rank 0 writes; `DYNAMIC` waits for `start_timeline()`.",
+            "Trace file, written by rank 0; `DYNAMIC` waits for `start_timeline()`.",
         )
         .flag("--timeline-filename")
         .key("timeline.filename"),
@@ -51,7 +51,7 @@ pub(super) const TIMELINE: Group = Group {
             name::TIMELINE_MARK_CYCLES,
             Values::Flag,
             "0",
-            "1 marks the beginning of each round of negotiation.",
+            "1 marks the start of each negotiation cycle.",
         )
         .flag("--timeline-mark-cycles, --no-timeline-mark-cycles")
         .key("timeline.mark_cycles"),
@@ -60,13 +60,13 @@ pub(super) const TIMELINE: Group = Group {
 
 pub(super) const STALL_CHECK: Group = Group {
     title: "Stall check",
-    about: "Reports tensors that only some ranks have submitted.",
+    about: "Reports tensors that some ranks have submitted and others have not.",
     settings: &[
         setting(
             name::STALL_CHECK_DISABLE,
             Values::Flag,
             "0",
-            "1 turns the check off. The key says the opposite: `true` turns it on.",
+            "1 turns the check off. The key is the opposite: `true` turns it on.",
         )
         .flag("--no-stall-check, --stall-check")
         .key("stall_check.enabled"),
@@ -74,7 +74,7 @@ pub(super) const STALL_CHECK: Group = Group {
             name::STALL_CHECK_TIME,
             Values::PositiveSeconds,
             "60",
-            "How long a tensor waits for other ranks before this is reported.",
+            "Time after which a tensor that waits for other ranks is reported.",
         )
         .flag("--stall-check-warning-time-seconds")
         .key("stall_check.warning_time_seconds"),
@@ -82,8 +82,7 @@ pub(super) const STALL_CHECK: Group = Group {
             name::STALL_SHUTDOWN_TIME,
             Values::Seconds,
             "0",
-            "How long a tensor waits before the job is ended, not less than the time above; 0 \
-             never ends it.",
+            "Time after which such a tensor ends the job, at least the warning time; 0 never ends it.",
         )
         .flag("--stall-check-shutdown-time-seconds")
         .key("stall_check.shutdown_time_seconds"),
@@ -98,7 +97,7 @@ pub(super) const AUTOTUNE: Group = Group {
             name::AUTOTUNE,
             Values::Flag,
             "0",
-            "1 turns autotuning on. A parameter that is set is not tuned; with \
+            "1 turns autotuning on. Parameters that are set are not tuned; with \
              `HOROVOD_DETERMINISTIC=1` none is.",
         )
         .flag("--autotune, --no-autotune")
@@ -107,7 +106,7 @@ pub(super) const AUTOTUNE: Group = Group {
             name::AUTOTUNE_LOG,
             Values::Text("a file name"),
             "",
-            "Table of what was tried, comma separated; the last row is the best.",
+            "CSV file with one row per observation; the last row is the result.",
         )
         .flag("--autotune-log-file")
         .key("autotune.log_file"),
@@ -115,13 +114,13 @@ pub(super) const AUTOTUNE: Group = Group {
             name::AUTOTUNE_START,
             Values::Text("a file name"),
             "",
-            "Table of an earlier search, with whose last row to begin.",
+            "Log of an earlier search; the search starts from its last row.",
         ),
         setting(
             name::AUTOTUNE_WARMUP_SAMPLES,
             Values::Count,
             "3",
-            "Number of observations at the start that are thrown away.",
+            "Number of observations that are discarded at the start.",
         )
         .flag("--autotune-warmup-samples")
         .key("autotune.warmup_samples"),
@@ -129,7 +128,7 @@ pub(super) const AUTOTUNE: Group = Group {
             name::AUTOTUNE_STEPS_PER_SAMPLE,
             Values::Positive,
             "10",
-            "Number of steps that are timed as one sample.",
+            "Number of steps per sample.",
         )
         .flag("--autotune-steps-per-sample")
         .key("autotune.steps_per_sample"),
@@ -137,7 +136,7 @@ pub(super) const AUTOTUNE: Group = Group {
             name::AUTOTUNE_MAX_SAMPLES,
             Values::Count,
             "20",
-            "Number of observations after which the search ends.",
+            "Number of observations after which the search stops.",
         )
         .flag("--autotune-bayes-opt-max-samples")
         .key("autotune.bayes_opt_max_samples"),
@@ -145,7 +144,8 @@ pub(super) const AUTOTUNE: Group = Group {
             name::AUTOTUNE_NOISE,
             Values::Fraction,
             "0.8",
-            "How far measured speeds are off at most, compared with how far they differ.",
+            "Upper bound of the noise in measured speeds, relative to their spread; the actual noise \
+             is estimated when it is lower.",
         )
         .flag("--autotune-gaussian-process-noise")
         .key("autotune.gaussian_process_noise"),

@@ -177,10 +177,10 @@ mod tests {
                 ("LOCAL_WORLD_SIZE", "2"),
                 ("RANK", "1")
             ]),
-            "WORLD_SIZE=2 says that `torchrun` or the like has started several processes, which \
-             this build of horovod does not connect with each other: each would train alone. Start \
-             the job with `horovodrun -np 2 python train.py`, or set HOROVOD_IGNORE_LAUNCHER=1 if \
-             each process is to be a job of its own"
+            "WORLD_SIZE=2 shows that `torchrun` or a similar launcher started several processes; \
+             this build of Horovod cannot connect them, so each would train alone. Start the job \
+             with `horovodrun -np 2 python train.py`, or set HOROVOD_IGNORE_LAUNCHER=1 to run each \
+             process as a job of its own"
         );
     }
 

@@ -150,7 +150,7 @@ fn half_a_placement_is_refused() {
     let error = read(&[("HOROVOD_RANK", "4")]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "HOROVOD_RANK=4 is not below HOROVOD_SIZE=4"
+        "HOROVOD_RANK=4 must be less than HOROVOD_SIZE=4"
     );
 }
 
@@ -231,7 +231,7 @@ fn a_job_is_not_ended_before_its_stall_is_reported() {
     let error = stall("0", "5", "3").unwrap_err().to_string();
     assert!(
         error.starts_with(
-            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=3 is below HOROVOD_STALL_CHECK_TIME_SECONDS=5"
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=3 is less than HOROVOD_STALL_CHECK_TIME_SECONDS=5"
         ),
         "{error}"
     );
@@ -285,7 +285,7 @@ fn transports_of_other_builds_are_refused_as_such() {
         ("HOROVOD_CPU_OPERATIONS", "ccl"),
     ] {
         let error = read(&[(variable, value)]).unwrap_err().to_string();
-        let expected = format!("{variable}=`{value}` is not in this build");
+        let expected = format!("{variable}=`{value}` is not supported by this build");
         assert!(error.starts_with(&expected), "{error}");
     }
 }

@@ -132,7 +132,7 @@ fn the_full_account_has_operations_and_stacks() {
 fn what_is_not_known_is_said() {
     let mut silent = answer();
     silent.reports.clear();
-    assert!(brief(&silent).contains("rank 0, which asks the others, did not answer"));
+    assert!(brief(&silent).contains("rank 0, which collects the answers, did not answer"));
     silent.standings = vec![Standing::Present, Standing::Absent, Standing::Ended];
     let text = brief(&silent);
     assert!(text.contains("in hvd.init(), waiting for others"), "{text}");

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser};
 use hvd_config::{Environment, name};
 use hvd_launch::{
     FunctionMode, JobSpec, OutputOptions, ReportForm, Verbosity,
-    plan::{Host, allocate},
+    hosts::{Host, allocate},
 };
 
 use crate::{

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use hvd_types::{Placement, Rank};
 
-use crate::exec::{BlamedState, Outcome};
+use crate::driver::{BlamedState, Outcome};
 
 /// What every line of the launcher itself begins with.
 pub(crate) const SPEAKER: &str = "horovodrun: ";

@@ -6,7 +6,7 @@ use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 use hvd_rendezvous::AgentToken;
 use hvd_types::Placement;
 
-use crate::{SshOptions, plan::Host};
+use crate::hosts::{Host, ssh::SshOptions};
 
 /// One job: the command, where its ranks go, and how it is to be shown.
 #[derive(Debug, Clone)]

@@ -1,0 +1,69 @@
+//! Somebody between driver and agent who changes, drops, repeats, moves and replays what they say:
+//! the link is lost, with that as its reason, and no order and no notice is another.
+
+use std::time::Duration;
+
+use hvd_testkit::{Attack, Direction, Meddler, Plan};
+use tokio::time::timeout;
+
+use super::*;
+use crate::{
+    driver::adopt,
+    link::{Link, Loss, News},
+};
+
+const LONG: Duration = Duration::from_secs(15);
+
+type TestLink = Link<String, String>;
+
+/// Says numbers until the link is lost, and hears those of the other end.
+async fn talk(mut link: TestLink) -> Loss {
+    for round in 0.. {
+        link.outgoing().say(&format!("order {round}"));
+        match timeout(LONG, link.hear()).await.unwrap() {
+            News::Said(text) => assert_eq!(text, format!("order {round}"), "a changed order"),
+            News::Opened(..) => panic!("a channel that was not opened"),
+            News::Lost(loss) => return loss,
+        }
+    }
+    Loss::Closed
+}
+
+async fn attempt(plan: Plan) -> [Loss; 2] {
+    let key = JobKey::generate().unwrap();
+    let door = Door::open(&key).unwrap();
+    let arrival = door.expect(7, KnownAs::default());
+    let target = (Ipv4Addr::LOCALHOST, door.port()).into();
+    let meddler = Meddler::new(plan);
+    let way = meddler.before(target, "127.0.0.1:0".parse().unwrap());
+    let (theirs, way) = (key.clone(), way.unwrap());
+    let knocking = tokio::task::spawn_blocking(move || knock(way, &theirs, 7));
+    let driver = timeout(LONG, arrival).await.unwrap().unwrap();
+    let agent = knocking.await.unwrap().unwrap();
+    let start = |secure| {
+        let (reader, writer) = adopt(secure).unwrap();
+        TestLink::start(reader, writer)
+    };
+    let losses = tokio::join!(talk(start(driver)), talk(start(agent)));
+    assert_eq!(meddler.done(), 1, "{plan:?}");
+    losses.into()
+}
+
+#[tokio::test]
+async fn every_attack_on_an_agents_link_is_noticed_and_changes_nothing() {
+    for attack in Attack::ALL {
+        for direction in Direction::BOTH {
+            let plan = Plan {
+                purpose: Purpose::Agent as u8,
+                direction,
+                after: 5,
+                attack,
+            };
+            let losses = attempt(plan).await;
+            let tampered = Loss::Broken(hvd_rendezvous::session::TAMPERED.to_owned());
+            // Bytes that never come are noticed by their absence.
+            let noticed = losses.contains(&tampered) || attack == Attack::Stretch;
+            assert!(noticed, "{plan:?}: {losses:?}");
+        }
+    }
+}

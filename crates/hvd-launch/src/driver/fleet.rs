@@ -1,0 +1,380 @@
+//! The agents of all other hosts, as the driver sees them: called together, given orders, listened
+//! to. What their news mean for the job is decided by whoever asks for them.
+
+mod agent_reader;
+mod connect_all;
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use hvd_types::Rank;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    findings::Heard,
+    start_agent::{Summoned, Summons},
+};
+use crate::{
+    agent::Door,
+    error::{Error, HostTrouble, Result},
+    hosts::{
+        facts::{self, Extra, HostFacts},
+        probe::ProbeFailure,
+    },
+    link::{ChannelReceiver, Outgoing},
+    output::Stream,
+    process::Reaper,
+    protocol::{Notice, Order, ProbeTarget, Urgency},
+};
+
+use agent_reader::Attendant;
+use connect_all::{call, ranks_of};
+
+/// News of one host.
+#[derive(Debug)]
+pub(crate) enum HostNews {
+    /// Its agent says something.
+    Said(Notice),
+    /// A stream of one of its ranks has begun.
+    Output {
+        rank: Rank,
+        stream: Stream,
+        receiver: ChannelReceiver,
+    },
+    /// Nothing more will be heard, and why.
+    Lost(String),
+}
+
+type Post = mpsc::UnboundedSender<(usize, HostNews)>;
+
+/// The agents of a job.
+pub(crate) struct Fleet {
+    hosts: Vec<RemoteHost>,
+    news: mpsc::UnboundedReceiver<(usize, HostNews)>,
+    /// News that came while something else was waited for.
+    early: VecDeque<(usize, HostNews)>,
+}
+
+/// How a host has introduced itself.
+pub(crate) struct Greeting {
+    pub(crate) probe_port: u16,
+    pub(crate) facts: HostFacts,
+    pub(crate) heard: Heard,
+    /// From the start of its `ssh` to the first word.
+    pub(crate) latency: Duration,
+}
+
+/// A host's answer about one address.
+pub(crate) struct Probed {
+    pub(crate) host: usize,
+    pub(crate) target: ProbeTarget,
+    pub(crate) result: Result<Duration, ProbeFailure>,
+}
+
+/// One host with its agent.
+#[derive(Debug)]
+pub(crate) struct RemoteHost {
+    /// As the user wrote it.
+    pub(crate) name: String,
+    /// Its ranks that have not ended.
+    pub(crate) running: HashSet<Rank>,
+    /// What all of its ranks are told besides.
+    pub(crate) variables: Vec<(String, String)>,
+    outgoing: Outgoing,
+    /// When it was told what to do.
+    assigned: Instant,
+    latency: Duration,
+    ssh: Option<i32>,
+    /// Why nothing more will be heard of it, if so.
+    pub(crate) lost: Option<String>,
+    /// Whether anything more may be heard of it.
+    pub(crate) is_over: bool,
+}
+
+impl RemoteHost {
+    fn greeting(&self, probe_port: u16, facts: HostFacts) -> Greeting {
+        Greeting {
+            probe_port,
+            facts,
+            heard: Heard {
+                clock: facts::now(),
+                round_trip: self.assigned.elapsed(),
+            },
+            latency: self.latency,
+        }
+    }
+}
+
+/// Who has come when called.
+pub(crate) struct Muster {
+    /// Those who have, numbered in the order in which they were called.
+    pub(crate) fleet: Fleet,
+    /// Those who have not, by their place in the call.
+    pub(crate) absent: BTreeMap<usize, HostTrouble>,
+}
+
+impl Fleet {
+    /// Calls all agents; those that come are connected when this returns.
+    pub(crate) async fn muster(
+        summons: Vec<Summons>,
+        door: Door,
+        store: Option<SocketAddr>,
+        reaper: &Reaper,
+        deadline: Instant,
+        progress: impl Fn(&str),
+    ) -> Muster {
+        let names: Vec<String> = summons
+            .iter()
+            .map(|one| one.assignment.name.clone())
+            .collect();
+        let ranks: Vec<HashSet<Rank>> = summons.iter().map(ranks_of).collect();
+        let (mut arrived, absent) = call(summons, door, reaper, deadline, &progress).await;
+        let (post, news) = mpsc::unbounded_channel();
+        let mut hosts = Vec::new();
+        for (index, (name, running)) in names.into_iter().zip(ranks).enumerate() {
+            let Some(Summoned {
+                link,
+                ssh,
+                assigned,
+                latency,
+            }) = arrived.remove(&index)
+            else {
+                continue;
+            };
+            hosts.push(RemoteHost {
+                name,
+                running,
+                variables: Vec::new(),
+                assigned,
+                latency,
+                outgoing: link.outgoing().clone(),
+                ssh: ssh.as_ref().map(|ssh| ssh.pid.as_raw_pid()),
+                lost: None,
+                is_over: false,
+            });
+            let attendant = Attendant {
+                host: hosts.len() - 1,
+                store,
+                post: post.clone(),
+            };
+            tokio::spawn(attendant.attend(link, ssh));
+        }
+        let fleet = Self {
+            hosts,
+            news,
+            early: VecDeque::new(),
+        };
+        Muster { fleet, absent }
+    }
+
+    /// How many hosts there are; they are numbered from 0.
+    pub(crate) fn size(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// A host by its number.
+    pub(crate) fn host_mut(&mut self, host: usize) -> &mut RemoteHost {
+        &mut self.hosts[host]
+    }
+
+    /// Waits for the next news of any host.
+    pub(crate) async fn next(&mut self) -> (usize, HostNews) {
+        if let Some(news) = self.early.pop_front() {
+            return news;
+        }
+        self.fresh().await
+    }
+
+    async fn fresh(&mut self) -> (usize, HostNews) {
+        match self.news.recv().await {
+            Some((host, news)) => {
+                if let HostNews::Lost(why) = &news {
+                    self.hosts[host].lost = Some(why.clone());
+                }
+                (host, news)
+            }
+            // Every attendant has said its last word.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until every host has said hello.
+    pub(crate) async fn greetings(&mut self) -> Result<Vec<Greeting>> {
+        let mut greetings: Vec<Option<Greeting>> = self.hosts.iter().map(|_| None).collect();
+        while greetings.iter().any(Option::is_none) {
+            match self.fresh().await {
+                (host, HostNews::Said(Notice::Hello { probe_port, facts })) => {
+                    greetings[host] = Some(self.hosts[host].greeting(probe_port, *facts));
+                }
+                (host, HostNews::Lost(problem)) => return Err(self.lost(host, problem)),
+                other => self.early.push_back(other),
+            }
+        }
+        Ok(greetings.into_iter().flatten().collect())
+    }
+
+    /// The greetings that come until `deadline`; whoever is lost meanwhile has none.
+    pub(crate) async fn greetings_until(&mut self, deadline: Instant) -> BTreeMap<usize, Greeting> {
+        let everybody: Vec<usize> = (0..self.size()).collect();
+        self.answers(&everybody, deadline, |host, notice| match notice {
+            Notice::Hello { probe_port, facts } => Some(host.greeting(probe_port, *facts)),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Has hosts ask their own programs; the answers that come until `deadline`.
+    pub(crate) async fn look(
+        &mut self,
+        hosts: &[usize],
+        deadline: Instant,
+    ) -> BTreeMap<usize, Extra> {
+        self.order(hosts, &Order::Look);
+        self.answers(hosts, deadline, |_, notice| match notice {
+            Notice::Looked { extra } => Some(*extra),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Has a host measure how much gets through to an address of another one.
+    pub(crate) async fn load(
+        &mut self,
+        host: usize,
+        target: ProbeTarget,
+        deadline: Instant,
+    ) -> Option<Result<f64, ProbeFailure>> {
+        self.order(&[host], &Order::Load(target));
+        let answer = |_: &RemoteHost, notice| match notice {
+            Notice::Loaded { target: of, result } if of == target => Some(result),
+            _ => None,
+        };
+        self.answers(&[host], deadline, answer).await.remove(&host)
+    }
+
+    /// Sends the agents of all hosts home and waits for their farewells, but not beyond `deadline`.
+    pub(crate) async fn dismiss(&mut self, deadline: Instant) {
+        self.end(Urgency::Ask);
+        let everybody: Vec<usize> = (0..self.size()).collect();
+        let farewell = |_: &RemoteHost, notice| matches!(notice, Notice::Gone).then_some(());
+        self.answers(&everybody, deadline, farewell).await;
+    }
+
+    fn order(&self, hosts: &[usize], order: &Order) {
+        for &host in hosts {
+            self.hosts[host].outgoing.say(order);
+        }
+    }
+
+    /// The answer of each host that gives one until `deadline`; those that are lost give none.
+    async fn answers<T>(
+        &mut self,
+        hosts: &[usize],
+        deadline: Instant,
+        answer: impl Fn(&RemoteHost, Notice) -> Option<T>,
+    ) -> BTreeMap<usize, T> {
+        let mut awaited: HashSet<usize> = hosts.iter().copied().collect();
+        awaited.retain(|&host| self.hosts[host].lost.is_none());
+        let mut answers = BTreeMap::new();
+        while !awaited.is_empty() {
+            let Ok((host, news)) = timeout_at(deadline, self.fresh()).await else {
+                break;
+            };
+            match news {
+                HostNews::Said(notice) => {
+                    if let Some(said) = answer(&self.hosts[host], notice) {
+                        answers.insert(host, said);
+                        awaited.remove(&host);
+                    }
+                }
+                HostNews::Lost(_) => drop(awaited.remove(&host)),
+                HostNews::Output { .. } => {}
+            }
+        }
+        answers
+    }
+
+    /// Has a host try addresses of others; its answers come as news.
+    pub(crate) fn order_probes(&self, host: usize, targets: Vec<ProbeTarget>) {
+        self.hosts[host].outgoing.say(&Order::Probe(targets));
+    }
+
+    /// The next answer of any host to an order to try addresses.
+    pub(crate) async fn next_probed(&mut self) -> Result<Probed> {
+        loop {
+            match self.fresh().await {
+                (host, HostNews::Said(Notice::Probed { target, result })) => {
+                    return Ok(Probed {
+                        host,
+                        target,
+                        result,
+                    });
+                }
+                (host, HostNews::Lost(problem)) => return Err(self.lost(host, problem)),
+                other => self.early.push_back(other),
+            }
+        }
+    }
+
+    fn lost(&self, host: usize, problem: String) -> Error {
+        let host = self.hosts[host].name.clone();
+        Error::OnHost {
+            host,
+            problem,
+            code: 1,
+        }
+    }
+
+    /// Has all hosts start their ranks; returns the process number of each.
+    pub(crate) async fn start_ranks(&mut self) -> Result<Vec<(Rank, i32)>> {
+        for host in &self.hosts {
+            let variables = host.variables.clone();
+            host.outgoing.say(&Order::Start { variables });
+        }
+        let (mut started, mut awaited) = (Vec::new(), self.hosts.len());
+        while awaited > 0 {
+            let (host, news) = self.fresh().await;
+            match news {
+                HostNews::Said(Notice::Started { pids }) => {
+                    awaited -= 1;
+                    started.extend(pids.into_iter().map(|(rank, pid)| (Rank::new(rank), pid)));
+                }
+                HostNews::Said(Notice::Failed { code, problem }) => {
+                    let host = self.hosts[host].name.clone();
+                    return Err(Error::OnHost {
+                        host,
+                        problem,
+                        code,
+                    });
+                }
+                HostNews::Lost(problem) => return Err(self.lost(host, problem)),
+                // What comes early, a rank's output or its end, is for whoever listens next.
+                other => self.early.push_back((host, other)),
+            }
+        }
+        Ok(started)
+    }
+
+    /// Ends the ranks on all hosts.
+    pub(crate) fn end(&self, urgency: Urgency) {
+        for host in &self.hosts {
+            host.outgoing.say(&Order::End(urgency));
+        }
+    }
+
+    /// The processes of ours through which agents are reached: none of the job's.
+    pub(crate) fn processes(&self) -> HashSet<i32> {
+        self.hosts.iter().filter_map(|host| host.ssh).collect()
+    }
+
+    /// Whether no host has anything left to say.
+    pub(crate) fn is_over(&self) -> bool {
+        self.hosts.iter().all(|host| host.is_over)
+    }
+}

@@ -1,0 +1,156 @@
+//! Listens to one agent for as long as it has anything to say, and explains its silence.
+
+use std::{net::SocketAddr, time::Duration};
+
+use hvd_types::Rank;
+use tokio::time::timeout;
+
+use super::{HostNews, Post};
+use crate::{
+    driver::{
+        lifecycle::Outcome,
+        start_agent::{AgentLink, Ssh},
+    },
+    hosts::ssh,
+    link::{Loss, News, SILENCE},
+    messages,
+    protocol::{Notice, Opening, tunnel},
+};
+
+/// How long the end of an `ssh` may take to explain the end of a link, or to follow it.
+const SSH_END: Duration = Duration::from_secs(1);
+
+/// Listens to one agent and passes on what it says.
+pub(super) struct Attendant {
+    pub(super) host: usize,
+    pub(super) store: Option<SocketAddr>,
+    pub(super) post: Post,
+}
+
+impl Attendant {
+    pub(super) async fn attend(self, mut link: AgentLink, mut ssh: Option<Ssh>) {
+        let mut end = None;
+        loop {
+            let news = match next_news(&mut link, &mut ssh, &mut end).await {
+                Some(news) => news,
+                None => News::Lost(Loss::Closed),
+            };
+            match news {
+                News::Said(Notice::Gone) => break,
+                News::Said(Notice::Leaving { why }) => {
+                    self.tell(HostNews::Lost(why));
+                    return;
+                }
+                News::Said(notice) => self.tell(HostNews::Said(notice)),
+                News::Opened(Opening::Store, channel) => {
+                    if let Some(store) = self.store {
+                        tokio::spawn(tunnel::connect(store, channel));
+                    }
+                }
+                News::Opened(Opening::Output { rank, stream }, channel) => {
+                    let (rank, receiver) = (Rank::new(rank), channel.receiver);
+                    self.tell(HostNews::Output {
+                        rank,
+                        stream,
+                        receiver,
+                    });
+                }
+                News::Lost(loss) => {
+                    let why = match end {
+                        Some(end) => lost_by(end, &words_of(ssh.as_ref())),
+                        None => explain(&loss, &mut ssh).await,
+                    };
+                    self.tell(HostNews::Lost(why));
+                    return;
+                }
+            }
+        }
+        // The agent has no more to say; its `ssh` ends with it.
+        if let Some(ssh) = &mut ssh {
+            ssh.release();
+        }
+        link.finish(SSH_END).await;
+        if end.is_none() && ssh.is_some() {
+            let _ = timeout(SSH_END, end_of(&mut ssh)).await;
+        }
+        self.tell(HostNews::Said(Notice::Gone));
+    }
+
+    fn tell(&self, news: HostNews) {
+        let _ = self.post.send((self.host, news));
+    }
+}
+
+/// Waits for the end of `ssh`, if there is one.
+async fn end_of(ssh: &mut Option<Ssh>) -> Outcome {
+    match ssh {
+        Some(ssh) => (&mut ssh.end).await.unwrap_or(Outcome::Exited(0)),
+        None => std::future::pending().await,
+    }
+}
+
+fn words_of(ssh: Option<&Ssh>) -> String {
+    ssh.map(Ssh::words).unwrap_or_default()
+}
+
+/// What the agent says next; nothing once its `ssh` has ended and it has no more to say. `end` is
+/// how that `ssh` ended. The last words of an agent may come after the end of its `ssh`, by another
+/// connection: they are waited for if it ended well.
+async fn next_news(
+    link: &mut AgentLink,
+    ssh: &mut Option<Ssh>,
+    end: &mut Option<Outcome>,
+) -> Option<News<Notice, Opening>> {
+    if end.is_none() {
+        tokio::select! {
+            biased;
+            news = link.hear() => return Some(news),
+            ended = end_of(ssh) => *end = Some(ended),
+        }
+    }
+    let patience = match end {
+        Some(Outcome::Exited(0)) => SSH_END,
+        _ => Duration::ZERO,
+    };
+    timeout(patience, link.hear()).await.ok()
+}
+
+/// The end of `ssh` often says more than the end of the link.
+async fn explain(loss: &Loss, ssh: &mut Option<Ssh>) -> String {
+    match loss {
+        Loss::Silent => format!(
+            "no sign of life for {:.1} s; is the host down, suspended, or cut off from here?",
+            SILENCE.as_secs_f64()
+        ),
+        Loss::Broken(problem) if ssh.is_none() => {
+            format!("{}: {problem}", messages::agent_gone())
+        }
+        Loss::Broken(problem) => format!("the connection to its agent broke: {problem}"),
+        // Without an ssh there is nothing to wait for, and the ranks elsewhere are ending already.
+        Loss::Closed if ssh.is_none() => messages::agent_gone(),
+        Loss::Closed => match timeout(SSH_END, end_of(ssh)).await {
+            Ok(end) => lost_by(end, &words_of(ssh.as_ref())),
+            Err(_) => "its agent has gone".to_owned(),
+        },
+    }
+}
+
+/// In words, from how `ssh` ended: it passes the status of the agent on, or 255 for its own.
+fn lost_by(end: Outcome, words: &str) -> String {
+    let lines = ssh::said(words);
+    let last = lines.iter().rfind(|line| !line.is_empty());
+    let quoted = last.map_or_else(String::new, |line| format!(": {line}"));
+    match end {
+        Outcome::Killed(signal) => format!(
+            "the ssh that held its agent was killed by signal {signal} ({})",
+            messages::signal_name(signal)
+        ),
+        Outcome::Exited(255) => format!("the ssh connection to it broke{quoted}"),
+        Outcome::Exited(code) if code > 128 => format!(
+            "its agent was killed by signal {} ({})",
+            code - 128,
+            messages::signal_name(code - 128)
+        ),
+        Outcome::Exited(code) => format!("its agent ended with code {code}{quoted}"),
+    }
+}

@@ -1,0 +1,246 @@
+//! The driver's work from first to last: prepare, start, let the job take its course, say the last
+//! words. The phases of the start share one budget; afterwards only the job itself takes time.
+
+pub(crate) mod findings;
+mod fleet;
+mod function;
+mod job;
+mod lifecycle;
+mod phases;
+mod prepare_hosts;
+mod start_agent;
+pub(crate) mod survey;
+
+pub(crate) use findings::{Finding, HostAnswer, Severity};
+pub(crate) use fleet::{Fleet, Greeting, Muster};
+pub(crate) use lifecycle::{BlamedState, Cause, Outcome};
+pub(crate) use phases::{Narrator, StartClock};
+pub(crate) use prepare_hosts::{Expedition, Member, site_numbers};
+pub(crate) use start_agent::{adopt, ssh_words};
+pub(crate) use survey::{LOADED, LOOKED, Site, Surveyed, Thoroughness};
+
+use std::{net::Ipv4Addr, path::Path, time::Duration};
+
+use hvd_rendezvous::{JobKey, Server};
+use hvd_types::{Placement, Rank};
+use tokio::{
+    sync::mpsc,
+    time::{timeout, timeout_at},
+};
+
+use self::{
+    function::Results,
+    job::{Job, Ranks, Streams},
+};
+use crate::{
+    debug::{Post, Roster},
+    error::{Error, Result},
+    messages,
+    output::{OutputFiles, Sink, Written},
+    process::{Crew, Interrupts, KeyFile, Meeting, RankTask, Reaper, environment},
+    protocol::Secret,
+    spec::JobSpec,
+};
+
+/// How long an interrupted launcher still waits for its console.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Runs the job and returns its exit status.
+pub(crate) async fn run(
+    spec: &JobSpec,
+    interrupts: &mut Interrupts,
+    key_file: &Path,
+) -> Result<i32> {
+    let clock = StartClock::new(spec.start_timeout);
+    let results = spec.function.results.map(Results::open).transpose()?;
+    let files = match &spec.output.directory {
+        Some(directory) => OutputFiles::create(directory, spec.placements.len())?,
+        None => OutputFiles::default(),
+    };
+    let sink = Sink::start(files)?;
+    let started = tokio::select! {
+        begun = begin(spec, clock, &sink, key_file) => begun.map_err(Stop::Failed),
+        signal = interrupts.next() => Err(Stop::Interrupted(signal)),
+    };
+    let Begun {
+        mut job,
+        server,
+        key_file: _key_file,
+    } = match started {
+        Ok(begun) => begun,
+        Err(stop) => {
+            let _ = timeout(LAST_WORDS, sink.finish()).await;
+            return stop.into_result();
+        }
+    };
+    let post = Post::open(spec, job.roster(), server.store());
+    job.take_its_course(interrupts, &sink, &server).await;
+    drop(post);
+    let cause = job.cause();
+    let last_words = job.last_words(sink, results, &server);
+    if matches!(cause, Cause::Interrupted(_) | Cause::ReaderGone) {
+        let _ = timeout(LAST_WORDS, last_words).await;
+        return Ok(cause.status());
+    }
+    tokio::select! {
+        written = last_words => Ok(match written? {
+            Written::Complete => cause.status(),
+            Written::Incomplete => cause.status().max(1),
+        }),
+        signal = interrupts.next() => Ok(Cause::Interrupted(signal).status()),
+    }
+}
+
+/// A job whose workers run, and where they meet.
+struct Begun {
+    job: Job,
+    server: Server,
+    key_file: KeyFile,
+}
+
+/// Why a job did not begin.
+enum Stop {
+    Failed(Error),
+    Interrupted(i32),
+}
+
+impl Stop {
+    fn into_result(self) -> Result<i32> {
+        match self {
+            Self::Failed(error) => Err(error),
+            Self::Interrupted(signal) => Ok(Cause::Interrupted(signal).status()),
+        }
+    }
+}
+
+async fn begin(
+    spec: &JobSpec,
+    mut clock: StartClock,
+    sink: &Sink,
+    key_file: &Path,
+) -> Result<Begun> {
+    let narrator = Narrator::new(sink.voice().clone(), spec.verbosity);
+    for placement in &spec.placements {
+        narrator.tell(|| messages::planned(placement));
+    }
+    narrator.phase(&mut clock, "files")?;
+    let (key, secret) = make_key(spec)?;
+    let key_file = KeyFile::create(key_file, &key)?;
+    let server = serve(spec, &key, &narrator, &mut clock).await?;
+    let reaper = Reaper::start()?;
+    let expedition = Expedition {
+        spec,
+        key: &key,
+        secret,
+        store: Some(server.address()),
+        reaper: &reaper,
+        narrator: &narrator,
+    };
+    let mustered = expedition.set_out(&mut clock).await;
+    narrator.rest();
+    let mut muster = mustered?;
+    let local = Local {
+        spec,
+        reaper: &reaper,
+        meeting: Meeting {
+            address: server.address(),
+            key_file: key_file.path(),
+        },
+    };
+    let mut streams = Streams::new(sink.voice().clone(), spec.output.stamp);
+    let (sender, ends) = mpsc::unbounded_channel();
+    let crew = local.start(&muster.local, &muster.variables, &sender, &mut streams)?;
+    let mut started: Vec<(Rank, i32)> = crew.pids().collect();
+    if let Some(fleet) = &mut muster.fleet {
+        started.extend(start_fleet(fleet, &clock).await?);
+    }
+    let roster = Roster::default();
+    for (rank, pid) in started {
+        narrator.tell(|| messages::started(rank, pid));
+        roster.started(&spec.placements[rank.index()], pid);
+    }
+    narrator.phase(&mut clock, "spawn")?;
+    let ranks = Ranks {
+        placements: spec.placements.clone(),
+        crew,
+        fleet: muster.fleet,
+        reaper,
+        ends,
+        roster,
+    };
+    Ok(Begun {
+        job: Job::new(ranks, streams, narrator),
+        server,
+        key_file,
+    })
+}
+
+/// The job's key, and what agents are told of it.
+pub(crate) fn make_key(spec: &JobSpec) -> Result<(JobKey, Secret)> {
+    let key = JobKey::generate()?;
+    let Some(agents) = &spec.remote.agents else {
+        let secret = Secret::Key(key.to_hex());
+        return Ok((key, secret));
+    };
+    let nonce = key.to_hex().into_bytes();
+    let key = agents.token.key().derive(&nonce);
+    Ok((key, Secret::Nonce(nonce)))
+}
+
+async fn start_fleet(fleet: &mut Fleet, clock: &StartClock) -> Result<Vec<(Rank, i32)>> {
+    let started = timeout_at(clock.deadline().into(), fleet.start_ranks()).await;
+    started.map_err(|_| clock.overrun("spawn"))?
+}
+
+/// The ranks of this host.
+struct Local<'a> {
+    spec: &'a JobSpec,
+    reaper: &'a Reaper,
+    meeting: Meeting<'a>,
+}
+
+impl Local<'_> {
+    /// Starts them, and the forwarding of their output.
+    fn start(
+        &self,
+        placements: &[Placement],
+        variables: &[(String, String)],
+        ends: &mpsc::UnboundedSender<crate::process::RankEnd>,
+        streams: &mut Streams,
+    ) -> Result<Crew> {
+        let JobSpec {
+            inherited,
+            exports,
+            command,
+            ..
+        } = self.spec;
+        let exports: Vec<(String, String)> = exports.iter().chain(variables).cloned().collect();
+        let task = |placement: &Placement| RankTask {
+            rank: placement.rank,
+            environment: environment(placement, inherited, &exports, self.meeting),
+        };
+        let tasks: Vec<RankTask> = placements.iter().map(task).collect();
+        let (crew, outputs) = Crew::start(command, None, &tasks, self.reaper, ends)?;
+        for output in outputs {
+            streams.add_pipe(output)?;
+        }
+        Ok(crew)
+    }
+}
+
+/// Starts the key-value store, with the function in it if there is one.
+async fn serve(
+    spec: &JobSpec,
+    key: &JobKey,
+    narrator: &Narrator,
+    clock: &mut StartClock,
+) -> Result<Server> {
+    let server = Server::start((Ipv4Addr::LOCALHOST, 0), key)?;
+    narrator.phase(clock, "rendezvous")?;
+    if spec.function.input {
+        let stored = timeout_at(clock.deadline().into(), function::store_function(&server)).await;
+        stored.map_err(|_| clock.overrun("function"))??;
+        narrator.phase(clock, "function")?;
+    }
+    Ok(server)
+}

@@ -1,0 +1,284 @@
+//! Which address each host uses for each other one: every host tries every address of every other,
+//! the driver gathers the answers, and `plan::choose` decides.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use hvd_rendezvous::JobKey;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+
+use super::fleet::{Fleet, Probed};
+use crate::{
+    error::Result,
+    hosts::{
+        Candidate, HostAddresses, Probe, Reachability, Rules, choose,
+        facts::{Container, Extra, HostFacts, Question, thorough},
+        probe::{ProbeFailure, bandwidth, probe},
+        targets,
+    },
+    process::{Custody, aside},
+    protocol::ProbeTarget,
+};
+
+/// How long one address may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How much longer better addresses may take once every host is reached somehow.
+const GRACE: Duration = Duration::from_millis(150);
+
+/// Addresses tried at the same time by one host.
+const AT_ONCE: usize = 64;
+
+/// One host of the job, as the survey sees it.
+pub(crate) struct Site {
+    /// By which its agent answers probes.
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) facts: HostFacts,
+    pub(crate) probe_port: u16,
+    /// What its name leads to.
+    pub(crate) resolved: Vec<IpAddr>,
+    pub(crate) advertised: Vec<IpAddr>,
+    /// Its number in the fleet; none for the driver's own host.
+    pub(crate) agent: Option<usize>,
+}
+
+/// Whether all answers are waited for, or only as many as are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thoroughness {
+    Enough,
+    All,
+}
+
+/// Tries addresses, each for [`PATIENCE`], and tells the answers one by one. Returns at once.
+pub(crate) fn probe_all(
+    targets: Vec<ProbeTarget>,
+    key: &JobKey,
+    tell: impl Fn(ProbeTarget, Result<Duration, ProbeFailure>) + Clone + Send + 'static,
+) {
+    let threads = targets.len().min(AT_ONCE);
+    let queue = Arc::new(Mutex::new(targets));
+    for _ in 0..threads {
+        let (queue, key, tell) = (Arc::clone(&queue), key.clone(), tell.clone());
+        aside("hvd-probe", move || {
+            let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            while let Some(target) = next() {
+                tell(target, probe(target.address, &key, target.host, PATIENCE));
+            }
+        });
+    }
+}
+
+/// How long one way is measured, and how long it may take if it is slower than anybody would want.
+const LOAD: Duration = Duration::from_secs(1);
+const LOAD_PATIENCE: Duration = Duration::from_secs(5);
+
+/// By then a host has told how much gets through, or will not.
+pub(crate) const LOADED: Duration = Duration::from_secs(6);
+
+/// Measures how much gets through to an address, and tells. Returns at once.
+pub(crate) fn load(
+    target: ProbeTarget,
+    key: &JobKey,
+    tell: impl FnOnce(Result<f64, ProbeFailure>) + Send + 'static,
+) {
+    let key = key.clone();
+    aside("hvd-load", move || {
+        tell(bandwidth(target.address, &key, LOAD, LOAD_PATIENCE));
+    });
+}
+
+/// By then a host's programs have told what they know, or will not.
+pub(crate) const LOOKED: Duration = Duration::from_secs(8);
+
+/// Asks the programs of this host, and tells. Returns at once.
+pub(crate) fn look(
+    question: Question,
+    custody: Custody,
+    tell: impl FnOnce(Extra) + Send + 'static,
+) {
+    aside("hvd-look", move || tell(thorough(&question, &custody)));
+}
+
+/// What a survey has found.
+pub(crate) struct Surveyed {
+    pub(crate) found: Reachability,
+    answers: Answers,
+}
+
+impl Surveyed {
+    /// Why the best address of `to` is of no use to `from`; no address if there was none to try.
+    pub(crate) fn failure(&self, from: usize, to: usize) -> (Option<IpAddr>, ProbeFailure) {
+        let Some(&address) = self.answers.wanted[to].first() else {
+            let nothing = ProbeFailure::Other("it has no address to try".to_owned());
+            return (None, nothing);
+        };
+        let heard = self.answers.heard.get(&(from, to, address));
+        let failure = heard.and_then(|result| result.clone().err());
+        (Some(address), failure.unwrap_or(ProbeFailure::TimedOut))
+    }
+}
+
+/// Has all sites try each other.
+pub(crate) async fn survey(
+    sites: &[Site],
+    fleet: &mut Fleet,
+    key: &JobKey,
+    rules: &Rules,
+    thoroughness: Thoroughness,
+) -> Result<Surveyed> {
+    let hosts: Vec<HostAddresses> = sites.iter().map(addresses).collect();
+    let mut answers = Answers::new(sites, &hosts, rules);
+    let (sender, mut own) = mpsc::unbounded_channel();
+    for (from, site) in sites.iter().enumerate() {
+        let targets = answers.targets_of(from, sites);
+        if let Some(agent) = site.agent {
+            fleet.order_probes(agent, targets);
+        } else {
+            let sender = sender.clone();
+            let tell = move |target, result| drop(sender.send((from, target, result)));
+            probe_all(targets, key, tell);
+        }
+    }
+    let mut end = Instant::now() + PATIENCE + GRACE;
+    let mut is_enough = false;
+    while !answers.is_complete(thoroughness) {
+        let answer = tokio::select! {
+            Some(answer) = own.recv() => answer,
+            probed = timeout_at(end, fleet.next_probed()) => match probed {
+                Ok(Ok(Probed { host, target, result })) => {
+                    let from = sites.iter().position(|site| site.agent == Some(host));
+                    (from.unwrap_or(usize::MAX), target, result)
+                }
+                // Whoever wants to hear of all hosts hears of that one, too.
+                Ok(Err(_)) if thoroughness == Thoroughness::All => continue,
+                Ok(Err(error)) => return Err(error),
+                Err(_) => break,
+            },
+        };
+        answers.note(answer);
+        if thoroughness == Thoroughness::Enough && !is_enough && answers.is_everybody_reached() {
+            is_enough = true;
+            end = end.min(Instant::now() + GRACE);
+        }
+    }
+    Ok(Surveyed {
+        found: choose(&hosts, &answers.probes(), rules),
+        answers,
+    })
+}
+
+fn addresses(site: &Site) -> HostAddresses {
+    let candidates = site.facts.interfaces.iter().map(|interface| Candidate {
+        address: interface.address,
+        interface: interface.name.clone(),
+        up: interface.up,
+    });
+    HostAddresses {
+        name: site.name.clone(),
+        advertised: site.advertised.clone(),
+        resolved: site.resolved.clone(),
+        candidates: candidates.collect(),
+        is_container: site.facts.container != Container::None,
+    }
+}
+
+type Answer = (usize, ProbeTarget, Result<Duration, ProbeFailure>);
+
+/// What was asked and what was answered.
+struct Answers {
+    /// The numbers of the sites.
+    numbers: Vec<u32>,
+    /// Per host its addresses, best first.
+    wanted: Vec<Vec<IpAddr>>,
+    heard: HashMap<(usize, usize, IpAddr), Result<Duration, ProbeFailure>>,
+}
+
+impl Answers {
+    fn new(sites: &[Site], hosts: &[HostAddresses], rules: &Rules) -> Self {
+        let of =
+            |host: &HostAddresses| targets(host, rules).iter().map(|one| one.address).collect();
+        Self {
+            numbers: sites.iter().map(|site| site.number).collect(),
+            wanted: hosts.iter().map(of).collect(),
+            heard: HashMap::with_capacity(sites.len() * sites.len()),
+        }
+    }
+
+    fn targets_of(&self, from: usize, sites: &[Site]) -> Vec<ProbeTarget> {
+        let mut all = Vec::new();
+        for (to, addresses) in self.wanted.iter().enumerate() {
+            if to == from {
+                continue;
+            }
+            let (host, port) = (sites[to].number, sites[to].probe_port);
+            // The last is taken first.
+            all.extend(addresses.iter().rev().map(|&address| ProbeTarget {
+                host,
+                address: (address, port).into(),
+            }));
+        }
+        all
+    }
+
+    fn note(&mut self, (from, target, result): Answer) {
+        let mut numbers = self.numbers.iter();
+        if let Some(to) = numbers.position(|&number| number == target.host) {
+            self.heard.insert((from, to, target.address.ip()), result);
+        }
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
+        let hosts = self.wanted.len();
+        (0..hosts)
+            .flat_map(move |from| (0..hosts).map(move |to| (from, to)))
+            .filter(|(from, to)| from != to)
+    }
+
+    fn answer(&self, (from, to): (usize, usize), address: IpAddr) -> Option<bool> {
+        let result = self.heard.get(&(from, to, address))?;
+        Some(result.is_ok())
+    }
+
+    /// Whether nothing better can be heard any more.
+    fn is_complete(&self, thoroughness: Thoroughness) -> bool {
+        self.pairs().all(|pair| {
+            let mut open = self.wanted[pair.1].iter();
+            match thoroughness {
+                Thoroughness::All => open.all(|&address| self.answer(pair, address).is_some()),
+                // Up to the first that works, all have to be known.
+                Thoroughness::Enough => open
+                    .map(|&address| self.answer(pair, address))
+                    .find(|answer| *answer != Some(false))
+                    .is_none_or(|answer| answer == Some(true)),
+            }
+        })
+    }
+
+    fn is_everybody_reached(&self) -> bool {
+        self.pairs().all(|pair| {
+            let mut all = self.wanted[pair.1].iter();
+            all.any(|&address| self.answer(pair, address) == Some(true))
+        })
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let probe =
+            |(&(from, to, address), result): (&(usize, usize, IpAddr), &Result<_, _>)| Probe {
+                from,
+                to,
+                address,
+                result: result
+                    .clone()
+                    .map_err(|error: ProbeFailure| error.to_string()),
+            };
+        self.heard.iter().map(probe).collect()
+    }
+}

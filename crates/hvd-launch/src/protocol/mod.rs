@@ -1,0 +1,11 @@
+//! What the driver and the agent of a host send each other over their link: messages
+//! (`message.rs`) and connections of ranks to the key-value store (`tunnel.rs`).
+
+mod message;
+pub(crate) mod tunnel;
+
+pub(crate) use message::{
+    Assignment, BACK, GREETING, HERE, Introduction, Notice, Opening, Order, ProbeTarget,
+    RankAssignment, Secret, Urgency,
+};
+pub(crate) use tunnel::{Arrival, StoreDoor};

@@ -5,10 +5,19 @@ use std::{fmt::Write as _, time::Duration};
 
 use hvd_types::{Placement, Rank};
 
-use crate::driver::{BlamedState, Outcome};
+use crate::process::Outcome;
 
 /// What every line of the launcher itself begins with.
 pub(crate) const SPEAKER: &str = "horovodrun: ";
+
+/// What became of a rank that another one blames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlamedState {
+    /// It exited with code 0 before anything was sent to it.
+    ExitedWell,
+    /// It had not ended when the others were asked to end.
+    Running,
+}
 
 /// A worker's end in words.
 pub(crate) fn outcome(outcome: Outcome) -> String {

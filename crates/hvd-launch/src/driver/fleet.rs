@@ -28,8 +28,7 @@ use crate::{
         probe::ProbeFailure,
     },
     link::{ChannelReceiver, Outgoing},
-    output::Stream,
-    process::Reaper,
+    process::{Reaper, Stream},
     protocol::{Notice, Order, ProbeTarget, Urgency},
 };
 

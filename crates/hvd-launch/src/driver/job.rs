@@ -19,15 +19,15 @@ use tokio::{
 use super::{
     fleet::{Fleet, HostNews},
     function::Results,
-    lifecycle::{Action, Cause, Course, Outcome},
+    lifecycle::{Action, Cause, Course},
     phases::Narrator,
 };
 use crate::{
     debug::Roster,
     error::Result,
     messages,
-    output::{Forwarder, PipeReader, Sink, Source, Stream, Voice, Written},
-    process::{Crew, Interrupts, RankEnd, RankOutput, Reaper, has_children, tree},
+    output::{Forwarder, PipeReader, Sink, Source, Voice, Written},
+    process::{Crew, Interrupts, Outcome, RankEnd, RankOutput, Reaper, Stream, has_children, tree},
     protocol::{Notice, Urgency},
     spec::Stamp,
 };

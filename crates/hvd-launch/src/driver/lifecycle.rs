@@ -20,7 +20,8 @@ use std::{
 };
 
 use hvd_types::Rank;
-use serde::{Deserialize, Serialize};
+
+use crate::{messages::BlamedState, process::Outcome};
 
 /// How long survivors may take to notice and to raise their own errors. Leftovers of a job that
 /// ended well get it too, to clean up (Python's resource tracker removes shared memory then).
@@ -36,29 +37,6 @@ const KILL_AFTER_LOSS: Duration = Duration::from_secs(2);
 /// When processes that do not even end by SIGKILL are left to the system.
 pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_millis(4900);
 
-/// How a worker ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Outcome {
-    /// By itself, with this exit code.
-    Exited(i32),
-    /// By this signal.
-    Killed(i32),
-}
-
-impl Outcome {
-    /// The exit status a shell would report for it.
-    pub(crate) fn status(self) -> i32 {
-        match self {
-            Self::Exited(code) => code,
-            Self::Killed(signal) => 128 + signal,
-        }
-    }
-
-    fn is_failure(self) -> bool {
-        self != Self::Exited(0)
-    }
-}
-
 /// What the driver has to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -68,15 +46,6 @@ pub(crate) enum Action {
     Kill,
     /// Stop waiting.
     GiveUp,
-}
-
-/// What became of a rank that another one blames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BlamedState {
-    /// It exited with code 0 before anything was sent to it.
-    ExitedWell,
-    /// It had not ended when the others were asked to end.
-    Running,
 }
 
 /// Why the job is ending, or has ended.

@@ -13,7 +13,7 @@ pub(crate) mod survey;
 
 pub(crate) use findings::{Finding, HostAnswer, Severity};
 pub(crate) use fleet::{Fleet, Greeting, Muster};
-pub(crate) use lifecycle::{BlamedState, Cause, Outcome};
+pub(crate) use lifecycle::Cause;
 pub(crate) use phases::{Narrator, StartClock};
 pub(crate) use prepare_hosts::{Expedition, Member, site_numbers};
 pub(crate) use start_agent::{adopt, ssh_words};

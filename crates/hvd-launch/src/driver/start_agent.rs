@@ -30,13 +30,12 @@ use tokio::{
     time::{Duration, Instant, timeout},
 };
 
-use super::lifecycle::Outcome;
 use crate::{
     agent::{Door, KnownAs, SecureStream},
     error::HostTrouble,
     hosts::ssh::{self, Cause, own_files},
     link::{Link, SealedReader, SealedWriter},
-    process::{Custody, Reaper, before_exec},
+    process::{Custody, Outcome, Reaper, before_exec},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Opening},
     spec::RemoteOptions,
 };

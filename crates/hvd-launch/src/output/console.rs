@@ -10,10 +10,8 @@ use std::{
 
 use rustix::fs::fstat;
 
-use super::{
-    outlet::{Attempt, Outlet},
-    prefixer::Stream,
-};
+use super::outlet::{Attempt, Outlet};
+use crate::process::Stream;
 
 /// Where forwarded output and the launcher's own lines go.
 #[derive(Debug)]

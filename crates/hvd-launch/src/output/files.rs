@@ -6,10 +6,11 @@ use std::{
     path::Path,
 };
 
-use super::{outlet::Outlet, prefixer::Stream};
+use super::outlet::Outlet;
 use crate::{
     error::{Error, Result},
     messages,
+    process::Stream,
 };
 
 /// The output files of all ranks.

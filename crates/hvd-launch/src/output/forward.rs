@@ -7,11 +7,11 @@ use hvd_types::Rank;
 
 use super::{
     pipe::PipeReader,
-    prefixer::{Prefixer, Stream, stamp},
+    prefixer::{Prefixer, stamp},
     sink::Voice,
     tail::Tail,
 };
-use crate::{link::ChannelReceiver, spec::Stamp};
+use crate::{link::ChannelReceiver, process::Stream, spec::Stamp};
 
 /// Where a worker's output comes from.
 pub(crate) enum Source {

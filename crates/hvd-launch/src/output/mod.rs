@@ -18,6 +18,5 @@ mod tail;
 pub(crate) use files::OutputFiles;
 pub(crate) use forward::{Forwarder, Source};
 pub(crate) use pipe::PipeReader;
-pub(crate) use prefixer::Stream;
 pub(crate) use progress::Progress;
 pub(crate) use sink::{Sink, Voice, Written};

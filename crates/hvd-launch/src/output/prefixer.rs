@@ -8,32 +8,10 @@
 //! * LINE-4 at most [`LINE_LIMIT`] bytes are held back; a longer line is broken by a `\n`, and goes
 //!   on with a prefix of its own.
 
-use serde::{Deserialize, Serialize};
-
-use crate::process::{WallClock, local_time};
+use crate::process::{Stream, WallClock, local_time};
 
 /// The most bytes of an unfinished line that are held back.
 pub(super) const LINE_LIMIT: usize = 1 << 20;
-
-/// One of a worker's two output streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
-}
-
-impl Stream {
-    /// Both, in the order of their descriptors.
-    pub(crate) const BOTH: [Self; 2] = [Self::Stdout, Self::Stderr];
-
-    /// The name used in prefixes and file names.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        }
-    }
-}
 
 /// Prefixes the lines of one stream.
 #[derive(Debug)]

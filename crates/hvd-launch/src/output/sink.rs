@@ -12,10 +12,11 @@ use tokio::sync::{
     oneshot,
 };
 
-use super::{console::Console, files::OutputFiles, prefixer::Stream};
+use super::{console::Console, files::OutputFiles};
 use crate::{
     error::{Error, Result},
     messages,
+    process::Stream,
 };
 
 /// Pieces on their way to the console.

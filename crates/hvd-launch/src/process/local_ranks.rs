@@ -2,8 +2,7 @@
 //! together. Used by the driver for its own host and by the agent for a remote one.
 
 use std::{
-    collections::{BTreeMap, HashSet},
-    ffi::OsString,
+    collections::HashSet,
     path::Path,
     sync::{
         Arc,
@@ -16,19 +15,13 @@ use rustix::process::{Pid, Signal, getpid};
 use tokio::sync::mpsc;
 
 use super::{
+    outcome::Outcome,
     reaper::Reaper,
+    stream::Stream,
     tree,
-    worker::{self, Pipe},
+    worker::{self, Pipe, RankTask},
 };
-use crate::{driver::Outcome, error::Result, output::Stream};
-
-/// What one rank needs to be started.
-#[derive(Debug, Clone)]
-pub(crate) struct RankTask {
-    pub(crate) rank: Rank,
-    /// All of its environment.
-    pub(crate) environment: BTreeMap<OsString, OsString>,
-}
+use crate::error::Result;
 
 /// The reading end of one stream of one rank.
 #[derive(Debug)]

@@ -18,10 +18,8 @@ use tokio::{
     sync::watch,
 };
 
-use crate::{
-    driver::Outcome,
-    error::{Error, Result},
-};
+use super::outcome::Outcome;
+use crate::error::{Error, Result};
 
 type Callback = Box<dyn FnOnce(Outcome) + Send>;
 

@@ -17,8 +17,7 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
-use super::reaper::Reaper;
-use crate::driver::Outcome;
+use super::{outcome::Outcome, reaper::Reaper};
 
 /// The most that is read of an answer; nobody asks for more.
 const LONGEST: usize = 256 * 1024;

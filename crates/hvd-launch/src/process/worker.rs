@@ -2,6 +2,8 @@
 //! this process. Knows nothing of what follows; its end is seen by `reaper.rs`.
 
 use std::{
+    collections::BTreeMap,
+    ffi::OsString,
     io,
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::Path,
@@ -12,8 +14,16 @@ use hvd_rendezvous::limits;
 use hvd_types::Rank;
 use rustix::process::{Pid, Rlimit, Signal, getpid, kill_process_group};
 
-use super::{local_ranks::RankTask, os};
+use super::os;
 use crate::error::{Error, Result};
+
+/// What one rank needs to be started.
+#[derive(Debug, Clone)]
+pub(crate) struct RankTask {
+    pub(crate) rank: Rank,
+    /// All of its environment.
+    pub(crate) environment: BTreeMap<OsString, OsString>,
+}
 
 /// A worker's process and the ends of its output.
 #[derive(Debug)]

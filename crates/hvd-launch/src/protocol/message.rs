@@ -30,12 +30,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    driver::Outcome,
     hosts::{
         facts::{Extra, HostFacts},
         probe::ProbeFailure,
     },
-    output::Stream,
+    process::{Outcome, Stream},
 };
 
 /// How the agent's first line begins; its version follows. Whatever a login shell prints comes

@@ -7,13 +7,11 @@ use tokio::time::timeout;
 
 use super::{HostNews, Post};
 use crate::{
-    driver::{
-        lifecycle::Outcome,
-        start_agent::{AgentLink, Ssh},
-    },
+    driver::start_agent::{AgentLink, Ssh},
     hosts::ssh,
     link::{Loss, News, SILENCE},
     messages,
+    process::Outcome,
     protocol::{Notice, Opening, tunnel},
 };
 

@@ -16,8 +16,6 @@
 mod diagnosis;
 mod matrix;
 
-pub(crate) use matrix::words;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,

@@ -16,7 +16,6 @@ mod resolve;
 mod slots;
 pub(crate) mod ssh;
 
-pub(crate) use addresses::words;
 pub use addresses::{
     Candidate, Class, HostAddresses, Outcome, Probe, Reachability, Route, Rules, Target, choose,
     targets,

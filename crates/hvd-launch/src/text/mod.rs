@@ -3,7 +3,6 @@
 
 mod table;
 
-use crate::hosts::words;
 pub(crate) use table::Table;
 
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -92,6 +91,20 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Words between blanks; what stands in backticks is one word.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for part in text.split_whitespace() {
+        match words.last_mut().filter(|_| is_open) {
+            Some(word) => word.extend([" ", part]),
+            None => words.push(part.to_owned()),
+        }
+        is_open ^= part.matches('`').count() % 2 == 1;
+    }
+    words
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use super::{Outcome, Reachability, Route};
+use crate::text::words;
 
 /// Columns of a terminal that people do not have to widen.
 const WIDTH: usize = 100;
@@ -292,18 +293,4 @@ pub(super) fn wrap(text: &str, indent: usize) -> String {
         }
     }
     wrapped + "\n"
-}
-
-/// Words between blanks; what stands in backticks is one word.
-pub(crate) fn words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut is_open = false;
-    for part in text.split_whitespace() {
-        match words.last_mut().filter(|_| is_open) {
-            Some(word) => word.extend([" ", part]),
-            None => words.push(part.to_owned()),
-        }
-        is_open ^= part.matches('`').count() % 2 == 1;
-    }
-    words
 }

@@ -6,7 +6,6 @@ use std::{ffi::OsString, fmt::Write as _};
 use hvd_types::Placement;
 
 use crate::{
-    driver::ssh_words,
     error::{Error, Result},
     hosts::{Resolved, resolve, ssh::quote},
     process::rank_variables,
@@ -63,7 +62,9 @@ fn text(spec: &JobSpec, resolved: &[Resolved]) -> String {
         }
         let _ = writeln!(text, "  {}", way(resolved));
         if !resolved.is_local {
-            let words = ssh_words(&spec.remote, &host.name);
+            let words = spec
+                .remote
+                .agent_command(&host.name, &spec.remote.interpreter);
             let _ = writeln!(text, "  agent: {}", line(&words));
         }
         for placement in placements {

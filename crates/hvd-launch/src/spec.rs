@@ -6,7 +6,10 @@ use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 use hvd_rendezvous::AgentToken;
 use hvd_types::Placement;
 
-use crate::hosts::{Host, ssh::SshOptions};
+use crate::hosts::{
+    Host,
+    ssh::{self, SshOptions},
+};
 
 /// One job: the command, where its ranks go, and how it is to be shown.
 #[derive(Debug, Clone)]
@@ -53,6 +56,14 @@ pub struct RemoteOptions {
     pub advertised: Vec<(String, IpAddr)>,
     /// First and last of the ports that ranks may listen on.
     pub port_range: Option<(u16, u16)>,
+}
+
+impl RemoteOptions {
+    /// Program and arguments that start an agent on a host; `interpreter` is the Python to try first.
+    pub(crate) fn agent_command(&self, target: &str, interpreter: &str) -> Vec<OsString> {
+        let rsh_agent = self.rsh_agent.as_deref();
+        ssh::command_through(rsh_agent, &self.ssh, target, interpreter)
+    }
 }
 
 /// Where agents call that were started beforehand, and how they are recognised.

@@ -16,7 +16,7 @@ pub(crate) use fleet::{Fleet, Greeting, Muster};
 pub(crate) use lifecycle::Cause;
 pub(crate) use phases::{Narrator, StartClock};
 pub(crate) use prepare_hosts::{Expedition, Member, site_numbers};
-pub(crate) use start_agent::{adopt, ssh_words};
+pub(crate) use start_agent::adopt;
 pub(crate) use survey::{LOADED, LOOKED, Site, Surveyed, Thoroughness};
 
 use std::{net::Ipv4Addr, path::Path, time::Duration};

@@ -7,7 +7,6 @@
 //! a question that almost always has the same answer.
 
 use std::{
-    ffi::OsString,
     io,
     net::IpAddr,
     os::fd::OwnedFd,
@@ -124,16 +123,6 @@ pub(crate) struct Summons {
     /// What its name leads to.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) options: RemoteOptions,
-}
-
-/// Program and arguments that start an agent on a host, here or on Kubeflow.
-pub(crate) fn ssh_words(options: &RemoteOptions, target: &str) -> Vec<OsString> {
-    words_for(options, target, &options.interpreter)
-}
-
-fn words_for(options: &RemoteOptions, target: &str, interpreter: &str) -> Vec<OsString> {
-    let rsh_agent = options.rsh_agent.as_deref();
-    ssh::command_through(rsh_agent, &options.ssh, target, interpreter)
 }
 
 /// Why a host has no agent for this job.
@@ -270,7 +259,14 @@ impl Summons {
     ) -> Refusal {
         let target = &self.target;
         let cause = ssh::recognise(code, words, noise);
-        let own = own_files::find(cause, &self.options, target, reaper).await;
+        let own = own_files::find(
+            cause,
+            &self.options.ssh,
+            target,
+            &self.options.interpreter,
+            reaper,
+        )
+        .await;
         let explained = ssh::explain(target, &self.options.ssh, code, words, noise, &own);
         Refusal {
             cause: Some(explained.cause),
@@ -285,7 +281,7 @@ impl Summons {
     ) -> Result<(Ssh, pipe::Sender, pipe::Receiver), HostTrouble> {
         let mut options = self.options.clone();
         options.ssh = options.ssh.for_addresses(self.addresses.len());
-        let words = words_for(&options, &self.target, interpreter);
+        let words = options.agent_command(&self.target, interpreter);
         let (program, arguments) = words
             .split_first()
             .ok_or_else(|| self.cannot_start(&io::ErrorKind::NotFound.into()))?;

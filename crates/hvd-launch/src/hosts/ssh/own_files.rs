@@ -15,11 +15,8 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use crate::hosts::ssh::{self, Cause};
-use crate::{
-    process::{Custody, Reaper, aside, subprocess},
-    spec::RemoteOptions,
-};
+use crate::hosts::ssh::{self, Cause, SshOptions};
+use crate::process::{Custody, Reaper, aside, subprocess};
 
 /// How long a program may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -56,18 +53,19 @@ pub(crate) struct KnownHosts {
 /// Looks for what the remedy for `cause` needs.
 pub(crate) async fn find(
     cause: Cause,
-    options: &RemoteOptions,
+    options: &SshOptions,
     target: &str,
+    interpreter: &str,
     reaper: &Reaper,
 ) -> OwnFiles {
     let custody = Custody::Reaper(reaper.clone());
     match cause {
         Cause::AgentMissing | Cause::NoHorovod | Cause::CommandNotFound => OwnFiles {
-            wheel: wheel(&options.interpreter, custody).await,
+            wheel: wheel(interpreter, custody).await,
             ..OwnFiles::default()
         },
         Cause::HostKeyUnknown | Cause::HostKeyChanged | Cause::KeyRefused => {
-            let mut words = ssh::describe(&options.ssh, target).into_iter();
+            let mut words = ssh::describe(options, target).into_iter();
             let mut command = Command::new(words.next().unwrap_or_default());
             command.args(words);
             let settings = output(command, custody).await.unwrap_or_default();

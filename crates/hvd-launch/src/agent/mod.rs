@@ -25,9 +25,8 @@ use tokio::{
 
 use self::stdio::Input;
 use crate::{
-    driver::survey,
     error::{Error, Result},
-    hosts::probe::ProbePort,
+    hosts::{measure, probe::ProbePort},
     link::{ChannelSender, Link, News},
     messages,
     output::PipeReader,
@@ -162,17 +161,17 @@ impl Agent {
         match order {
             Order::Look => {
                 let (question, custody) = (question(&self.assignment), self.custody());
-                return survey::look(question, custody, move |extra| {
+                return measure::look(question, custody, move |extra| {
                     let extra = Box::new(extra);
                     outgoing.say(&Notice::Looked { extra });
                 });
             }
             Order::Probe(targets) => {
                 let tell = move |target, result| outgoing.say(&Notice::Probed { target, result });
-                return survey::probe_all(targets, &self.secrets.key, tell);
+                return measure::probe_all(targets, &self.secrets.key, tell);
             }
             Order::Load(target) => {
-                return survey::load(target, &self.secrets.key, move |result| {
+                return measure::load(target, &self.secrets.key, move |result| {
                     outgoing.say(&Notice::Loaded { target, result });
                 });
             }

@@ -12,19 +12,19 @@ use tokio::{
 use super::report::{HostReport, PairReport, Report};
 use crate::{
     driver::{
-        Expedition, Finding, Fleet, Greeting, HostAnswer, LOADED, LOOKED, Member, Muster, Site,
-        StartClock, Surveyed, Thoroughness, site_numbers, survey,
+        Expedition, Finding, Fleet, Greeting, HostAnswer, Member, Muster, Site, StartClock,
+        Surveyed, Thoroughness, site_numbers, survey,
     },
     error::{Error, HostTrouble, Result},
     hosts::{
         Outcome, Route,
         facts::{self, Extra, HostFacts},
-        probe::ProbePort,
+        measure::{self, LOADED, LOOKED},
+        probe::{ProbePort, ProbeTarget},
         ssh::own_files,
     },
     messages,
     process::{Custody, aside},
-    protocol::ProbeTarget,
 };
 
 /// How long this host may take to say what it is.
@@ -107,7 +107,7 @@ impl Examination<'_> {
         let sites = self.sites(&patients, &own, home.as_ref());
         let rules = self.expedition.rules();
         let key = self.expedition.key;
-        let surveyed = survey::survey(&sites, &mut fleet, key, &rules, Thoroughness::All).await?;
+        let surveyed = survey(&sites, &mut fleet, key, &rules, Thoroughness::All).await?;
         if sites.len() > 1 {
             let matrix = || messages::reachability(&surveyed.found.matrix());
             self.expedition.narrator.tell(matrix);
@@ -193,7 +193,7 @@ impl Examination<'_> {
         let (sender, own) = oneshot::channel();
         if patients.iter().any(|one| one.member.resolved.is_local) {
             let custody = Custody::Reaper(self.expedition.reaper.clone());
-            survey::look(self.expedition.question(), custody, move |extra| {
+            measure::look(self.expedition.question(), custody, move |extra| {
                 let _ = sender.send(extra);
             });
         } else {
@@ -278,7 +278,7 @@ impl Examination<'_> {
         deadline: Instant,
     ) -> Option<Result<f64, crate::hosts::probe::ProbeFailure>> {
         let (sender, rate) = oneshot::channel();
-        survey::load(target, self.expedition.key, move |rate| {
+        measure::load(target, self.expedition.key, move |rate| {
             let _ = sender.send(rate);
         });
         timeout_at(deadline, rate).await.ok()?.ok()

@@ -25,11 +25,11 @@ use crate::{
     error::{Error, HostTrouble, Result},
     hosts::{
         facts::{self, Extra, HostFacts},
-        probe::ProbeFailure,
+        probe::{ProbeFailure, ProbeTarget},
     },
     link::{ChannelReceiver, Outgoing},
     process::{Reaper, Stream},
-    protocol::{Notice, Order, ProbeTarget, Urgency},
+    protocol::{Notice, Order, Urgency},
 };
 
 use agent_reader::Attendant;

@@ -9,7 +9,7 @@ mod lifecycle;
 mod phases;
 mod prepare_hosts;
 mod start_agent;
-pub(crate) mod survey;
+mod survey;
 
 pub(crate) use findings::{Finding, HostAnswer, Severity};
 pub(crate) use fleet::{Fleet, Greeting, Muster};
@@ -17,7 +17,7 @@ pub(crate) use lifecycle::Cause;
 pub(crate) use phases::{Narrator, StartClock};
 pub(crate) use prepare_hosts::{Expedition, Member, site_numbers};
 pub(crate) use start_agent::adopt;
-pub(crate) use survey::{LOADED, LOOKED, Site, Surveyed, Thoroughness};
+pub(crate) use survey::{Site, Surveyed, Thoroughness, survey};
 
 use std::{net::Ipv4Addr, path::Path, time::Duration};
 

@@ -1,12 +1,7 @@
 //! Which address each host uses for each other one: every host tries every address of every other,
-//! the driver gathers the answers, and `plan::choose` decides.
+//! the driver gathers the answers, and `hosts::choose` decides.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, net::IpAddr, time::Duration};
 
 use hvd_rendezvous::JobKey;
 use tokio::{
@@ -19,22 +14,15 @@ use crate::{
     error::Result,
     hosts::{
         Candidate, HostAddresses, Probe, Reachability, Rules, choose,
-        facts::{Container, Extra, HostFacts, Question, thorough},
-        probe::{ProbeFailure, bandwidth, probe},
+        facts::{Container, HostFacts},
+        measure::{PROBE_TIMEOUT, probe_all},
+        probe::{ProbeFailure, ProbeTarget},
         targets,
     },
-    process::{Custody, aside},
-    protocol::ProbeTarget,
 };
-
-/// How long one address may take.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How much longer better addresses may take once every host is reached somehow.
 const GRACE: Duration = Duration::from_millis(150);
-
-/// Addresses tried at the same time by one host.
-const AT_ONCE: usize = 64;
 
 /// One host of the job, as the survey sees it.
 pub(crate) struct Site {
@@ -55,56 +43,6 @@ pub(crate) struct Site {
 pub(crate) enum Thoroughness {
     Enough,
     All,
-}
-
-/// Tries addresses, each for [`PATIENCE`], and tells the answers one by one. Returns at once.
-pub(crate) fn probe_all(
-    targets: Vec<ProbeTarget>,
-    key: &JobKey,
-    tell: impl Fn(ProbeTarget, Result<Duration, ProbeFailure>) + Clone + Send + 'static,
-) {
-    let threads = targets.len().min(AT_ONCE);
-    let queue = Arc::new(Mutex::new(targets));
-    for _ in 0..threads {
-        let (queue, key, tell) = (Arc::clone(&queue), key.clone(), tell.clone());
-        aside("hvd-probe", move || {
-            let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            while let Some(target) = next() {
-                tell(target, probe(target.address, &key, target.host, PATIENCE));
-            }
-        });
-    }
-}
-
-/// How long one way is measured, and how long it may take if it is slower than anybody would want.
-const LOAD: Duration = Duration::from_secs(1);
-const LOAD_PATIENCE: Duration = Duration::from_secs(5);
-
-/// By then a host has told how much gets through, or will not.
-pub(crate) const LOADED: Duration = Duration::from_secs(6);
-
-/// Measures how much gets through to an address, and tells. Returns at once.
-pub(crate) fn load(
-    target: ProbeTarget,
-    key: &JobKey,
-    tell: impl FnOnce(Result<f64, ProbeFailure>) + Send + 'static,
-) {
-    let key = key.clone();
-    aside("hvd-load", move || {
-        tell(bandwidth(target.address, &key, LOAD, LOAD_PATIENCE));
-    });
-}
-
-/// By then a host's programs have told what they know, or will not.
-pub(crate) const LOOKED: Duration = Duration::from_secs(8);
-
-/// Asks the programs of this host, and tells. Returns at once.
-pub(crate) fn look(
-    question: Question,
-    custody: Custody,
-    tell: impl FnOnce(Extra) + Send + 'static,
-) {
-    aside("hvd-look", move || tell(thorough(&question, &custody)));
 }
 
 /// What a survey has found.
@@ -147,7 +85,7 @@ pub(crate) async fn survey(
             probe_all(targets, key, tell);
         }
     }
-    let mut end = Instant::now() + PATIENCE + GRACE;
+    let mut end = Instant::now() + PROBE_TIMEOUT + GRACE;
     let mut is_enough = false;
     while !answers.is_complete(thoroughness) {
         let answer = tokio::select! {

@@ -2,8 +2,8 @@
 //! reached. Starts no rank and holds no state; used by the driver, by agents and by `--dry-run`.
 //!
 //! `host_list.rs`, `hostfile.rs` and `slots.rs` go from what the user wrote to who runs where.
-//! `resolve.rs` and `interfaces.rs` ask this machine about names and addresses, `probe.rs` tries
-//! addresses of other hosts, `addresses.rs` chooses among them. `facts.rs` is what a host knows of
+//! `resolve.rs` and `interfaces.rs` ask this machine about names and addresses, `probe.rs` and
+//! `measure.rs` try addresses of other hosts, `addresses.rs` chooses among them. `facts.rs` is what a host knows of
 //! itself, `ssh/` is the way to another host.
 
 mod addresses;
@@ -11,6 +11,7 @@ pub(crate) mod facts;
 mod host_list;
 mod hostfile;
 mod interfaces;
+pub(crate) mod measure;
 pub(crate) mod probe;
 mod resolve;
 mod slots;

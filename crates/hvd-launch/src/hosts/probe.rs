@@ -30,6 +30,7 @@ use hvd_rendezvous::{
     deadline::{self, Timed},
     handshake,
 };
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{failure::ProbeFailure, port::ProbePort};
 
@@ -55,6 +56,14 @@ const ATTEMPTS: u32 = 3;
 
 /// Bytes handed to the kernel at a time.
 const PIECE: usize = 256 * 1024;
+
+/// An address of another host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct ProbeTarget {
+    /// Number of the host that should answer.
+    pub(crate) host: u32,
+    pub(crate) address: SocketAddr,
+}
 
 /// The round trip to the host of identity `expected` at `target`.
 pub(crate) fn probe(

@@ -20,19 +20,14 @@
 //! [`Introduction`] and gets its assignment, with a number in place of the job's key, over the same
 //! connection, which then is the link.
 
-use std::{
-    ffi::OsString,
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     hosts::{
         facts::{Extra, HostFacts},
-        probe::ProbeFailure,
+        probe::{ProbeFailure, ProbeTarget},
     },
     process::{Outcome, Stream},
 };
@@ -112,14 +107,6 @@ pub(crate) enum Order {
     Start { variables: Vec<(String, String)> },
     /// End the ranks.
     End(Urgency),
-}
-
-/// An address of another host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct ProbeTarget {
-    /// Number of the host that should answer.
-    pub(crate) host: u32,
-    pub(crate) address: SocketAddr,
 }
 
 /// How to end the ranks.

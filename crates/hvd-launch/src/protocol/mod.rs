@@ -5,7 +5,7 @@ mod message;
 pub(crate) mod tunnel;
 
 pub(crate) use message::{
-    Assignment, BACK, GREETING, HERE, Introduction, Notice, Opening, Order, ProbeTarget,
-    RankAssignment, Secret, Urgency,
+    Assignment, BACK, GREETING, HERE, Introduction, Notice, Opening, Order, RankAssignment, Secret,
+    Urgency,
 };
 pub(crate) use tunnel::{Arrival, StoreDoor};

@@ -8,7 +8,7 @@ pub(crate) mod own_files;
 mod quote;
 mod recognise;
 
-pub(crate) use command::{AGENT_MISSING, KUBEXEC, by_hand, command_through, describe, run_there};
+pub(crate) use command::{AGENT_MISSING, KUBEXEC, by_hand, command_through, run_there};
 pub use command::{HostKeys, SshOptions};
 pub(crate) use explain::{explain, install};
 pub(crate) use quote::quote;

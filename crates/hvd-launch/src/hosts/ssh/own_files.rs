@@ -15,7 +15,10 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use crate::hosts::ssh::{self, Cause, SshOptions};
+use super::{
+    command::{self, SshOptions},
+    recognise::Cause,
+};
 use crate::process::{Custody, Reaper, aside, subprocess};
 
 /// How long a program may take to answer.
@@ -65,7 +68,7 @@ pub(crate) async fn find(
             ..OwnFiles::default()
         },
         Cause::HostKeyUnknown | Cause::HostKeyChanged | Cause::KeyRefused => {
-            let mut words = ssh::describe(options, target).into_iter();
+            let mut words = command::describe(options, target).into_iter();
             let mut command = Command::new(words.next().unwrap_or_default());
             command.args(words);
             let settings = output(command, custody).await.unwrap_or_default();

@@ -21,6 +21,8 @@ mod process;
 mod protocol;
 mod spec;
 mod supervisor;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use agent::Calling;

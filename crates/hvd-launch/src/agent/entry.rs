@@ -11,19 +11,18 @@ use tokio::{
 };
 
 use super::{
-    Agent, DriverLink, Secrets,
-    driver_connection::{self, SecureStream},
+    driver_connection,
+    serve::{Agent, DriverLink, Secrets, question},
     stdio::{self, Input, Output},
 };
 use crate::{
-    driver::adopt,
     error::{Error, Result},
     hosts::{
-        facts::{self, HostFacts, Question},
+        facts::{self, HostFacts},
         probe::ProbePort,
         this_machine,
     },
-    link::Link,
+    link::{Link, SecureStream, adopt},
     process::{Interrupts, KeyFile, aside},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Secret},
 };
@@ -157,18 +156,6 @@ async fn work(
     Agent::new(assignment, link, secrets)?
         .run(interrupts, leash)
         .await
-}
-
-pub(super) fn question(assignment: &Assignment) -> Question {
-    let own = std::env::vars_os();
-    let all = own.chain(assignment.environment.iter().cloned());
-    Question {
-        directory: assignment.directory.to_string_lossy().into_owned(),
-        command: assignment.command.clone(),
-        environment: all
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect(),
-    }
 }
 
 /// Gathers facts, on a thread of its own: a file system that is gone holds up whoever asks for it.

@@ -17,11 +17,11 @@ use tokio::{
 };
 
 use super::{
+    agent_port::Door,
     findings::Heard,
     start_agent::{Summoned, Summons},
 };
 use crate::{
-    agent::Door,
     error::{Error, HostTrouble, Result},
     hosts::{
         facts::{self, Extra, HostFacts},

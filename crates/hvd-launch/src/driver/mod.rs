@@ -1,6 +1,7 @@
 //! The driver's work from first to last: prepare, start, let the job take its course, say the last
 //! words. The phases of the start share one budget; afterwards only the job itself takes time.
 
+pub(crate) mod agent_port;
 pub(crate) mod findings;
 mod fleet;
 mod function;
@@ -16,7 +17,6 @@ pub(crate) use fleet::{Fleet, Greeting, Muster};
 pub(crate) use lifecycle::Cause;
 pub(crate) use phases::{Narrator, StartClock};
 pub(crate) use prepare_hosts::{Expedition, Member, site_numbers};
-pub(crate) use start_agent::adopt;
 pub(crate) use survey::{Site, Surveyed, Thoroughness, survey};
 
 use std::{net::Ipv4Addr, path::Path, time::Duration};

@@ -10,6 +10,7 @@ use hvd_types::Placement;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
+    agent_port::Door,
     findings::{self, Finding, HostAnswer, Job, Severity},
     fleet::{Fleet, Greeting, Muster},
     phases::{Narrator, StartClock},
@@ -17,7 +18,6 @@ use super::{
     survey::{Site, Surveyed, Thoroughness, survey},
 };
 use crate::{
-    agent::Door,
     error::{Error, HostTrouble, Result},
     hosts::{
         Reachability, Resolved, Rules,

@@ -20,20 +20,16 @@ use std::{
 use rustix::process::{Pid, Resource, Signal, getpid, getrlimit, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-        unix::pipe,
-    },
+    net::unix::pipe,
     sync::oneshot,
     time::{Duration, Instant, timeout},
 };
 
+use super::agent_port::{Door, KnownAs};
 use crate::{
-    agent::{Door, KnownAs, SecureStream},
     error::HostTrouble,
     hosts::ssh::{self, Cause, own_files},
-    link::{Link, SealedReader, SealedWriter},
+    link::{Link, SecureStream, adopt},
     process::{Custody, Outcome, Reaper, before_exec},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Opening},
     spec::RemoteOptions,
@@ -411,20 +407,6 @@ impl Summons {
         let (reader, writer) = adopt(stream).map_err(|error| lost(error.to_string()))?;
         Ok(Link::start(reader, writer))
     }
-}
-
-/// Puts a connection into the runtime's hands.
-pub(crate) fn adopt(
-    secure: SecureStream,
-) -> io::Result<(SealedReader<OwnedReadHalf>, SealedWriter<OwnedWriteHalf>)> {
-    let SecureStream { stream, session } = secure;
-    let _ = stream.set_nodelay(true);
-    stream.set_nonblocking(true)?;
-    let (reader, writer) = TcpStream::from_std(stream)?.into_split();
-    Ok((
-        SealedReader::new(reader, session.opener),
-        SealedWriter::new(writer, session.sealer),
-    ))
 }
 
 enum Greeted {

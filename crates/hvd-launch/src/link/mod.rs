@@ -27,7 +27,7 @@ use tokio::{
 use channel::Ports;
 pub(crate) use channel::{Channel, ChannelReceiver, ChannelSender};
 use frame::Frame;
-pub(crate) use sealed::{SealedReader, SealedWriter};
+pub(crate) use sealed::{SecureStream, adopt};
 
 /// How often an end gives a sign of life.
 const PULSE: Duration = Duration::from_secs(1);

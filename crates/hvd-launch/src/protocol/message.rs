@@ -42,6 +42,9 @@ pub(crate) const BACK: &str = "back";
 /// Said by an agent that has not: the link is its standard input and output.
 pub(crate) const HERE: &str = "here";
 
+/// Said by the driver on the connection that it takes.
+pub(crate) const TAKEN: u8 = 1;
+
 /// What one host has to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {

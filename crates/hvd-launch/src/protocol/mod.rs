@@ -2,10 +2,10 @@
 //! (`message.rs`) and connections of ranks to the key-value store (`tunnel.rs`).
 
 mod message;
-pub(crate) mod tunnel;
+mod tunnel;
 
 pub(crate) use message::{
     Assignment, BACK, GREETING, HERE, Introduction, Notice, Opening, Order, RankAssignment, Secret,
-    Urgency,
+    TAKEN, Urgency,
 };
-pub(crate) use tunnel::{Arrival, StoreDoor};
+pub(crate) use tunnel::carry;

@@ -3,16 +3,16 @@
 use std::{net::SocketAddr, time::Duration};
 
 use hvd_types::Rank;
-use tokio::time::timeout;
+use tokio::{net::TcpStream, time::timeout};
 
 use super::{HostNews, Post};
 use crate::{
     driver::start_agent::{AgentLink, Ssh},
     hosts::ssh,
-    link::{Loss, News, SILENCE},
+    link::{Channel, Loss, News, SILENCE},
     messages,
     process::Outcome,
-    protocol::{Notice, Opening, tunnel},
+    protocol::{Notice, Opening, carry},
 };
 
 /// How long the end of an `ssh` may take to explain the end of a link, or to follow it.
@@ -42,7 +42,7 @@ impl Attendant {
                 News::Said(notice) => self.tell(HostNews::Said(notice)),
                 News::Opened(Opening::Store, channel) => {
                     if let Some(store) = self.store {
-                        tokio::spawn(tunnel::connect(store, channel));
+                        tokio::spawn(connect_store(store, channel));
                     }
                 }
                 News::Opened(Opening::Output { rank, stream }, channel) => {
@@ -76,6 +76,14 @@ impl Attendant {
 
     fn tell(&self, news: HostNews) {
         let _ = self.post.send((self.host, news));
+    }
+}
+
+/// Connects a channel with the store.
+async fn connect_store(store: SocketAddr, channel: Channel) {
+    match TcpStream::connect(store).await {
+        Ok(stream) => carry(stream, channel).await,
+        Err(error) => tracing::warn!(%error, "a remote rank cannot be connected with the store"),
     }
 }
 

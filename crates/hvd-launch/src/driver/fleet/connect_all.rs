@@ -9,8 +9,10 @@ use tokio::{
 };
 
 use crate::{
-    agent::Door,
-    driver::start_agent::{Summoned, Summons},
+    driver::{
+        agent_port::Door,
+        start_agent::{Summoned, Summons},
+    },
     error::HostTrouble,
     hosts::ssh,
     messages,

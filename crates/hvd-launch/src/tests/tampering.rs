@@ -1,15 +1,16 @@
 //! Somebody between driver and agent who changes, drops, repeats, moves and replays what they say:
 //! the link is lost, with that as its reason, and no order and no notice is another.
 
-use std::time::Duration;
+use std::{net::Ipv4Addr, time::Duration};
 
+use hvd_rendezvous::{JobKey, Purpose};
 use hvd_testkit::{Attack, Direction, Meddler, Plan};
 use tokio::time::timeout;
 
-use super::*;
 use crate::{
-    driver::adopt,
-    link::{Link, Loss, News},
+    agent::driver_connection::knock,
+    driver::agent_port::{Door, KnownAs},
+    link::{Link, Loss, News, adopt},
 };
 
 const LONG: Duration = Duration::from_secs(15);

@@ -2,20 +2,19 @@
 //! and are taken for the host that has their name or their address.
 
 use std::{
-    io::{self, Read, Write},
-    net::{IpAddr, TcpStream, ToSocketAddrs},
+    io::{self, Read},
+    net::{IpAddr, TcpStream},
     sync::PoisonError,
     time::Duration,
 };
 
 use hvd_rendezvous::{
-    Error as HandshakeError, JobKey, Purpose,
+    Error as HandshakeError, Purpose,
     accept::Guest,
     deadline::{self, Timed},
-    handshake,
 };
 
-use super::{KnownAs, SecureStream, Waiting};
+use super::{KnownAs, Waiting};
 use crate::protocol::Introduction;
 
 /// How long a call may take.
@@ -88,46 +87,6 @@ fn read(stream: &mut impl Read) -> io::Result<Introduction> {
     let mut bytes = vec![0; length as usize];
     stream.read_exact(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
-}
-
-/// Calls the driver at `address`, `host:port`, and introduces this host.
-pub(crate) fn introduce(
-    address: &str,
-    token: &JobKey,
-    name: &str,
-) -> hvd_rendezvous::Result<SecureStream> {
-    let doing = "calling the driver";
-    let mut problem = io::Error::from(io::ErrorKind::NotFound);
-    for address in address
-        .to_socket_addrs()
-        .map_err(HandshakeError::io(doing))?
-    {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => return greet(stream, token, name),
-            Err(error) => problem = error,
-        }
-    }
-    Err(HandshakeError::io(doing)(problem))
-}
-
-fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Result<SecureStream> {
-    let doing = "calling the driver";
-    let introduction = Introduction {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        name: name.to_owned(),
-    };
-    let bytes = serde_json::to_vec(&introduction).unwrap_or_default();
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let mut timed = Timed::new(&stream, deadline::after(PATIENCE));
-    let mut session = handshake::connect(&mut timed, token, Purpose::Agent)?;
-    let mut sealed = session.over(timed);
-    sealed
-        .write_all(&length.to_le_bytes())
-        .and_then(|()| sealed.write_all(&bytes))
-        .and_then(|()| stream.set_read_timeout(None))
-        .and_then(|()| stream.set_write_timeout(None))
-        .map_err(HandshakeError::io(doing))?;
-    Ok(SecureStream { stream, session })
 }
 
 #[cfg(test)]

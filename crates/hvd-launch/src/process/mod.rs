@@ -16,6 +16,7 @@ mod outcome;
 mod reaper;
 mod stream;
 pub(crate) mod subprocess;
+mod sweep;
 pub(crate) mod tree;
 mod worker;
 
@@ -32,4 +33,5 @@ pub(crate) use outcome::Outcome;
 pub(crate) use reaper::{Reaper, has_children};
 pub(crate) use stream::Stream;
 pub(crate) use subprocess::Custody;
+pub(crate) use sweep::sweep;
 pub(crate) use worker::RankTask;

@@ -182,7 +182,7 @@ pub(crate) fn given_up(pids: &[i32]) -> String {
     format!("processes {pids:?} do not end even after SIGKILL; leaving them to the system")
 }
 
-/// Said by the keeper when the driver was killed.
+/// Said by the supervisor when the driver was killed.
 pub(crate) fn driver_killed(signal: i32) -> String {
     format!(
         "{SPEAKER}the launcher's own process was killed by signal {signal} ({}); \

@@ -60,7 +60,7 @@ pub(super) struct Agent {
     secrets: Secrets,
     reaper: Reaper,
     /// Our parent, as long as it lives.
-    keeper: Option<Pid>,
+    supervisor: Option<Pid>,
     crew: Crew,
     ends: (
         mpsc::UnboundedSender<RankEnd>,
@@ -91,7 +91,7 @@ impl Agent {
             store: None,
             secrets,
             reaper: Reaper::start()?,
-            keeper: getppid(),
+            supervisor: getppid(),
             crew: Crew::default(),
             ends: mpsc::unbounded_channel(),
             all_gone: watch::Sender::new(false),
@@ -283,9 +283,9 @@ impl Agent {
         });
     }
 
-    /// Somebody wants us to end: a person, or the kernel because our keeper was killed.
+    /// Somebody wants us to end: a person, or the kernel because our supervisor was killed.
     fn leave(&mut self, signal: i32) {
-        let why = if getppid() == self.keeper {
+        let why = if getppid() == self.supervisor {
             messages::agent_ended(signal)
         } else {
             messages::agent_unkept()

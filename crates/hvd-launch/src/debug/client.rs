@@ -80,8 +80,8 @@ impl Caller {
 
     /// Asks how the job stands.
     pub fn ask(&self) -> Result<Answer> {
-        let keeper = self.description.keeper;
-        let lost = move |source| Error::NoAnswer { keeper, source };
+        let supervisor = self.description.supervisor;
+        let lost = move |source| Error::NoAnswer { supervisor, source };
         let mut messages = converse(&self.path, ASK, ASK_LIMIT).map_err(lost)?;
         let mut next = || messages.next_message().map_err(lost);
         let (description, letters, statements) = (next()?, next()?, next()?);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * POST-1 only the same user and root are answered.
-//! * POST-2 the socket is removed when the job ends: by the driver, or by the keeper if the driver was
+//! * POST-2 the socket is removed when the job ends: by the driver, or by the supervisor if the driver was
 //!   killed. What is left if both were is removed by whoever looks for jobs.
 //! * POST-3 at most 256 callers are heard at once, each has five seconds to ask, and a process that has
 //!   no more files goes on listening.
@@ -66,7 +66,7 @@ pub(crate) struct Post {
 /// What is needed for answers.
 #[derive(Debug)]
 struct Clerk {
-    keeper: i32,
+    supervisor: i32,
     command: String,
     began: Instant,
     roster: Roster,
@@ -75,13 +75,13 @@ struct Clerk {
 }
 
 impl Post {
-    /// Listens from now on. Must be called by the driver, whose parent is the keeper.
+    /// Listens from now on. Must be called by the driver, whose parent is the supervisor.
     pub(crate) fn open(spec: &JobSpec, roster: Roster, store: MemoryStore) -> Option<Self> {
-        let keeper = getppid()?.as_raw_pid();
+        let supervisor = getppid()?.as_raw_pid();
         let places = socket_dir::directories(&spec.inherited);
-        let (listener, path) = open_first(&places, keeper)?;
+        let (listener, path) = open_first(&places, supervisor)?;
         let clerk = Arc::new(Clerk {
-            keeper,
+            supervisor,
             command: spec.command.join(" "),
             began: Instant::now(),
             roster,
@@ -101,10 +101,10 @@ impl Drop for Post {
 }
 
 /// Listens in the first directory in which that works; warns if there is none.
-fn open_first(places: &[PathBuf], keeper: i32) -> Option<(UnixListener, PathBuf)> {
+fn open_first(places: &[PathBuf], supervisor: i32) -> Option<(UnixListener, PathBuf)> {
     let mut problems = Vec::new();
     for directory in places {
-        let path = socket_dir::socket(directory, keeper);
+        let path = socket_dir::socket(directory, supervisor);
         match socket_dir::prepare(directory).and_then(|()| listen(&path)) {
             Ok(listener) => return Some((listener, path)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -118,11 +118,11 @@ fn open_first(places: &[PathBuf], keeper: i32) -> Option<(UnixListener, PathBuf)
     None
 }
 
-/// Removes the socket of the job that `keeper` kept.
-pub(crate) fn remove_post(spec: &JobSpec, keeper: i32) {
+/// Removes the socket of the job that `supervisor` kept.
+pub(crate) fn remove_post(spec: &JobSpec, supervisor: i32) {
     for directory in socket_dir::directories(&spec.inherited) {
         if socket_dir::check(&directory).is_ok() {
-            let _ = fs::remove_file(socket_dir::socket(&directory, keeper));
+            let _ = fs::remove_file(socket_dir::socket(&directory, supervisor));
         }
     }
 }
@@ -189,7 +189,7 @@ impl Clerk {
 
     fn description(&self) -> Description {
         Description {
-            keeper: self.keeper,
+            supervisor: self.supervisor,
             driver: getpid().as_raw_pid(),
             age: self.began.elapsed(),
             command: self.command.clone(),

@@ -85,8 +85,8 @@ fn user(number: u32) -> String {
 }
 
 /// The socket of the job of one `horovodrun`.
-pub(super) fn socket(directory: &Path, keeper: i32) -> PathBuf {
-    directory.join(format!("{keeper}{SUFFIX}"))
+pub(super) fn socket(directory: &Path, supervisor: i32) -> PathBuf {
+    directory.join(format!("{supervisor}{SUFFIX}"))
 }
 
 /// The sockets in a directory, whether somebody listens or not.

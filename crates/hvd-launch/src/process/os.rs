@@ -33,7 +33,7 @@ const PANICKED: i32 = 70;
 /// The caller must be the only thread of the process: locks held by others would stay locked in the
 /// child for ever.
 pub(crate) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // SAFETY: the keeper calls this before any thread exists, so the child's memory is consistent.
+    // SAFETY: the supervisor calls this before any thread exists, so the child's memory is consistent.
     let answer = unsafe { libc::fork() };
     if answer < 0 {
         return Err(io::Error::last_os_error());

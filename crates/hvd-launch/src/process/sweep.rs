@@ -14,15 +14,15 @@ const SWEEP: Duration = Duration::from_secs(2);
 
 /// Kills and reaps everything below `root` that is no stranger. Repeats whenever a child has ended:
 /// its children may have become visible by that.
-pub(crate) fn sweep(root: Pid, strangers: &HashSet<i32>) {
+pub(crate) fn sweep(root: Pid, unrelated: &HashSet<i32>) {
     let child_ended = SignalSet::new(&[libc::SIGCHLD]);
     let mask = child_ended.block();
     let deadline = Instant::now() + SWEEP;
     while has_children() {
-        for child in tree::children(root).difference(strangers) {
+        for child in tree::children(root).difference(unrelated) {
             let _ = waitpid(Pid::from_raw(*child), WaitOptions::NOHANG);
         }
-        let left = tree::descendants(root, strangers);
+        let left = tree::descendants(root, unrelated);
         let now = Instant::now();
         if left.is_empty() || now > deadline {
             break;

@@ -20,9 +20,9 @@ pub(crate) struct Entry {
 }
 
 /// The processes below `root`, without `root`, without those that have ended and only wait to be
-/// reaped, and without `strangers` and what is below these.
-pub(crate) fn descendants(root: Pid, strangers: &HashSet<i32>) -> Vec<Entry> {
-    below(root.as_raw_pid(), &snapshot(), strangers)
+/// reaped, and without `unrelated` and what is below these.
+pub(crate) fn descendants(root: Pid, unrelated: &HashSet<i32>) -> Vec<Entry> {
+    below(root.as_raw_pid(), &snapshot(), unrelated)
 }
 
 /// The direct children of `root`, zombies included.
@@ -47,7 +47,7 @@ pub(crate) fn signal_all(processes: impl IntoIterator<Item = Entry>, signal: Sig
     }
 }
 
-fn below(root: i32, entries: &[Entry], strangers: &HashSet<i32>) -> Vec<Entry> {
+fn below(root: i32, entries: &[Entry], unrelated: &HashSet<i32>) -> Vec<Entry> {
     let mut by_parent: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in entries {
         by_parent.entry(entry.parent).or_default().push(*entry);
@@ -55,7 +55,7 @@ fn below(root: i32, entries: &[Entry], strangers: &HashSet<i32>) -> Vec<Entry> {
     let (mut found, mut open) = (Vec::new(), vec![root]);
     while let Some(parent) = open.pop() {
         for child in by_parent.remove(&parent).unwrap_or_default() {
-            if strangers.contains(&child.pid) {
+            if unrelated.contains(&child.pid) {
                 continue;
             }
             open.push(child.pid);

@@ -14,25 +14,25 @@ use crate::{
 };
 
 /// All of the driver's life.
-pub(super) fn drive(
+pub(super) fn run_child(
     work: impl AsyncFnOnce(&mut Interrupts, &Path) -> Result<i32>,
-    heeded: &[i32],
+    handled: &[i32],
     mask: &SignalSet,
-    keeper: Pid,
+    supervisor: Pid,
     key_file: &Path,
 ) -> i32 {
-    let result = settle(keeper).and_then(|()| perform(work, heeded, mask, key_file));
+    let result = become_driver(supervisor).and_then(|()| run_to_end(work, handled, mask, key_file));
     sweep(getpid(), &HashSet::new());
     key_file::remove(key_file);
     result.unwrap_or_else(|error| complain(&error))
 }
 
 /// Makes the forked process a driver.
-fn settle(keeper: Pid) -> Result<()> {
+fn become_driver(supervisor: Pid) -> Result<()> {
     setpgid(None, None).map_err(system("form a process group"))?;
-    follow(Some(keeper))?;
+    terminate_with(Some(supervisor))?;
     set_child_subreaper(Some(getpid())).map_err(system("adopt orphans"))?;
-    // `pkill -9 horovodrun` is meant for the keeper. Losing the name would only be a pity.
+    // `pkill -9 horovodrun` is meant for the supervisor. Losing the name would only be a pity.
     let _ = rustix::thread::set_name(ancestors::DRIVER);
     // A handler of the program we live in, an interpreter perhaps, must not run in this process.
     ENDING
@@ -42,9 +42,9 @@ fn settle(keeper: Pid) -> Result<()> {
     Ok(())
 }
 
-fn perform(
+fn run_to_end(
     work: impl AsyncFnOnce(&mut Interrupts, &Path) -> Result<i32>,
-    heeded: &[i32],
+    handled: &[i32],
     mask: &SignalSet,
     key_file: &Path,
 ) -> Result<i32> {
@@ -53,7 +53,7 @@ fn perform(
         .build()
         .map_err(Error::system("start the runtime"))?;
     let result = runtime.block_on(async {
-        let mut interrupts = Interrupts::listen(heeded)?;
+        let mut interrupts = Interrupts::listen(handled)?;
         // What arrived since the fork is delivered now.
         mask.restore();
         // In the background of a terminal with `stty tostop`, writing would stop us. Blocked and
@@ -67,10 +67,11 @@ fn perform(
 }
 
 /// Asks for SIGTERM at the death of `parent`, which may be dead already.
-pub(super) fn follow(parent: Option<Pid>) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::TERM)).map_err(system("follow the parent"))?;
+pub(super) fn terminate_with(parent: Option<Pid>) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(system("watch the parent process"))?;
     if getppid() == parent {
         return Ok(());
     }
-    Err(system("follow the parent")(rustix::io::Errno::SRCH))
+    Err(system("watch the parent process")(rustix::io::Errno::SRCH))
 }

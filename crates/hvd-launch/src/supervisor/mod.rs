@@ -1,19 +1,19 @@
-//! Keeper and driver: two processes, so that one is always left to clean up.
+//! Supervisor and driver: two processes, so that one is always left to clean up.
 //!
 //! ```text
-//! keeper   the process the user started: passes signals on, waits, returns the exit status
-//!   driver   does the work, in a process group of its own
-//!     workers  one process group each; killed by the kernel when the driver dies
+//! supervisor  the process the user started: passes signals on, waits, returns the exit status
+//!   driver    does the work, in a process group of its own
+//!     workers one process group each; killed by the kernel when the driver dies
 //! ```
 //!
-//! * KEEP-1 driver killed: the kernel kills the workers; what they leave is adopted by the keeper,
+//! * SUPER-1 driver killed: the kernel kills the workers; what they leave is adopted by the supervisor,
 //!   which kills it.
-//! * KEEP-2 keeper killed: the kernel sends the driver SIGTERM, and it ends the job as usual.
-//! * KEEP-3 the driver's own group keeps Ctrl-C and `kill -9` of the user's group away from it: the
-//!   former reaches it once, through the keeper, the latter not at all.
-//! * KEEP-4 both killed at the same instant, each by its number: the kernel kills the workers, but
+//! * SUPER-2 supervisor killed: the kernel sends the driver SIGTERM, and it ends the job as usual.
+//! * SUPER-3 the driver's own group keeps Ctrl-C and `kill -9` of the user's group away from it: the
+//!   former reaches it once, through the supervisor, the latter not at all.
+//! * SUPER-4 both killed at the same instant, each by its number: the kernel kills the workers, but
 //!   not what they have started.
-//! * KEEP-5 a signal that was ignored when the launcher was started (`nohup`) stays ignored.
+//! * SUPER-5 a signal that was ignored when the launcher was started (`nohup`) stays ignored.
 
 mod forked;
 mod watch;
@@ -27,7 +27,7 @@ use std::{
 use hvd_types::printable;
 use rustix::process::getpid;
 
-use self::watch::{Loyalty, supervise};
+use self::watch::{ParentDeath, supervise};
 use crate::{
     agent::{self, Calling, NOBODY},
     debug, doctor, driver,
@@ -48,13 +48,13 @@ const BETWEEN_CALLS: Duration = Duration::from_secs(1);
 ///
 /// Must be called by the only thread of the process, because it forks.
 pub fn launch(spec: &JobSpec) -> i32 {
-    let loyalty = if spec.function.is_used() {
-        Loyalty::Follow
+    let parent_death = if spec.function.is_used() {
+        ParentDeath::EndsJob
     } else {
-        Loyalty::Stay
+        ParentDeath::Ignored
     };
     let status = supervise(
-        loyalty,
+        parent_death,
         async |interrupts: &mut Interrupts, key_file: &Path| {
             driver::run(spec, interrupts, key_file).await
         },
@@ -70,7 +70,7 @@ pub fn launch(spec: &JobSpec) -> i32 {
 /// Must be called by the only thread of the process, because it forks.
 pub fn examine(spec: &JobSpec, form: ReportForm) -> i32 {
     supervise(
-        Loyalty::Stay,
+        ParentDeath::Ignored,
         async |interrupts: &mut Interrupts, _: &Path| doctor::run(spec, form, interrupts).await,
     )
 }
@@ -80,7 +80,7 @@ pub fn examine(spec: &JobSpec, form: ReportForm) -> i32 {
 ///
 /// Must be called by the only thread of the process, because it forks.
 pub fn serve_as_agent() -> i32 {
-    supervise(Loyalty::Follow, agent::serve)
+    supervise(ParentDeath::EndsJob, agent::serve)
 }
 
 /// Is the agent of this host for one driver after the other, or for the first one only, and returns
@@ -93,7 +93,7 @@ pub fn serve_drivers(calling: &Calling, only_once: bool) -> i32 {
         let work = async |interrupts: &mut Interrupts, key_file: &Path| {
             agent::call(calling, interrupts, key_file).await
         };
-        match supervise(Loyalty::Stay, work) {
+        match supervise(ParentDeath::Ignored, work) {
             NOBODY => {}
             status if only_once || status > 128 => return status,
             _ => {}

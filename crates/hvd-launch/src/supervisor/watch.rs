@@ -10,7 +10,7 @@ use rustix::process::{
 
 use super::{
     ENDING, complain,
-    forked::{drive, follow},
+    forked::{run_child, terminate_with},
     say, system,
 };
 use crate::{
@@ -21,31 +21,31 @@ use crate::{
 
 /// Whether the end of the process that started this one is the end of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Loyalty {
+pub(super) enum ParentDeath {
     /// It is.
-    Follow,
+    EndsJob,
     /// It is not: `nohup`, a shell that was left.
-    Stay,
+    Ignored,
 }
 
 /// Runs `work` in a driver that is kept by this process. The path is where the job's key may be
 /// kept; nothing is left there.
 pub(super) fn supervise(
-    loyalty: Loyalty,
+    parent_death: ParentDeath,
     work: impl AsyncFnOnce(&mut Interrupts, &Path) -> Result<i32>,
 ) -> i32 {
-    keep(loyalty, work).unwrap_or_else(|error| complain(&error))
+    fork_and_watch(parent_death, work).unwrap_or_else(|error| complain(&error))
 }
 
-fn keep(
-    loyalty: Loyalty,
+fn fork_and_watch(
+    parent_death: ParentDeath,
     work: impl AsyncFnOnce(&mut Interrupts, &Path) -> Result<i32>,
 ) -> Result<i32> {
-    let heeded: Vec<i32> = ENDING
+    let handled: Vec<i32> = ENDING
         .into_iter()
         .filter(|&signal| !os::is_ignored(signal))
         .collect();
-    let watched = SignalSet::new(&[heeded.as_slice(), &[libc::SIGCHLD]].concat());
+    let watched = SignalSet::new(&[handled.as_slice(), &[libc::SIGCHLD]].concat());
     // Where SIGCHLD is ignored, exit statuses are lost.
     os::set_default(libc::SIGCHLD);
     // A file that `ulimit -f` does not let grow is an error like a full disk, not the end. Blocked
@@ -53,42 +53,45 @@ fn keep(
     SignalSet::new(&[libc::SIGXFSZ]).block();
     let key_file = KeyFile::reserve()?;
     let mask = watched.block();
-    let drive = |keeper| drive(work, &heeded, &mask, keeper, &key_file);
-    let result = fork_driver(loyalty, drive).map(|keeper| keeper.watch(&watched));
+    let run_child = |supervisor| run_child(work, &handled, &mask, supervisor, &key_file);
+    let result = fork_driver(parent_death, run_child).map(|supervisor| supervisor.watch(&watched));
     mask.restore();
     // The driver has removed it already, unless it was killed.
     key_file::remove(&key_file);
     result
 }
 
-fn fork_driver(loyalty: Loyalty, drive: impl FnOnce(Pid) -> i32) -> Result<Keeper> {
+fn fork_driver(
+    parent_death: ParentDeath,
+    run_child: impl FnOnce(Pid) -> i32,
+) -> Result<Supervisor> {
     let me = getpid();
     set_child_subreaper(Some(me)).map_err(system("adopt orphans"))?;
-    if loyalty == Loyalty::Follow {
-        follow(getppid())?;
+    if parent_death == ParentDeath::EndsJob {
+        terminate_with(getppid())?;
     }
-    let strangers = if has_children() {
+    let unrelated = if has_children() {
         tree::children(me)
     } else {
         HashSet::new()
     };
-    let driver = os::fork(|| drive(me)).map_err(Error::system("fork"))?;
-    Ok(Keeper {
+    let driver = os::fork(|| run_child(me)).map_err(Error::system("fork"))?;
+    Ok(Supervisor {
         me,
         driver,
-        strangers,
+        unrelated,
     })
 }
 
 /// The process the user started.
-struct Keeper {
+struct Supervisor {
     me: Pid,
     driver: Pid,
     /// Children this process had before; they are none of the job's business.
-    strangers: HashSet<i32>,
+    unrelated: HashSet<i32>,
 }
 
-impl Keeper {
+impl Supervisor {
     fn watch(&self, watched: &SignalSet) -> i32 {
         loop {
             match watched.wait(None) {
@@ -109,7 +112,7 @@ impl Keeper {
     }
 
     fn clean_up(&self, status: WaitStatus) -> i32 {
-        sweep(self.me, &self.strangers);
+        sweep(self.me, &self.unrelated);
         if let Some(code) = status.exit_status() {
             return code;
         }

@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
     link::SecureStream,
-    process::aside,
+    process::spawn_detached,
     protocol::{Assignment, Introduction, TAKEN},
 };
 
@@ -36,7 +36,7 @@ pub(crate) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<Secur
     let host = assignment.host;
     for address in addresses(assignment) {
         let (key, sender) = (key.clone(), sender.clone());
-        aside("hvd-back", move || match knock(address, &key, host) {
+        spawn_detached("hvd-back", move || match knock(address, &key, host) {
             Ok(stream) => drop(sender.send(stream)),
             Err(error) => tracing::debug!(%address, %error, "the driver does not answer"),
         });

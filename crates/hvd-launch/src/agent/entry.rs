@@ -23,7 +23,7 @@ use crate::{
         this_machine,
     },
     link::{Link, SecureStream, adopt},
-    process::{Interrupts, KeyFile, aside},
+    process::{Interrupts, KeyFile, spawn_detached},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Secret},
 };
 
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Calling {
 }
 
 /// The exit status of an agent that nobody answers.
-pub(crate) const NOBODY: i32 = 75;
+pub(crate) const NO_DRIVER: i32 = 75;
 
 /// Serves the driver that answers, if one does.
 pub(crate) async fn call(
@@ -99,13 +99,13 @@ pub(crate) async fn call(
         signal = interrupts.next() => return Ok(128 + signal),
     };
     let Some(stream) = answered else {
-        return Ok(NOBODY);
+        return Ok(NO_DRIVER);
     };
     let (mut reader, writer) = adopt(stream).map_err(&failed)?;
     // A driver that does not expect this host hangs up.
     let assignment = timeout(ASSIGNMENT, read_assignment(&mut reader)).await;
     let Ok(Ok(Some(assignment))) = assignment else {
-        return Ok(NOBODY);
+        return Ok(NO_DRIVER);
     };
     let Secret::Nonce(nonce) = &assignment.secret else {
         return Err(failed(io::ErrorKind::InvalidData.into()));
@@ -119,7 +119,7 @@ async fn introduce(calling: &Calling, token: &JobKey) -> Option<SecureStream> {
     let name = calling.name.clone().unwrap_or_else(this_machine);
     let (driver, token) = (calling.driver.clone(), token.clone());
     let (sender, answer) = oneshot::channel();
-    aside("hvd-call", move || {
+    spawn_detached("hvd-call", move || {
         let _ = sender.send(driver_connection::introduce(&driver, &token, &name));
     });
     match answer.await {
@@ -162,7 +162,7 @@ async fn work(
 async fn look_around(assignment: &Assignment) -> Result<HostFacts> {
     let question = question(assignment);
     let (sender, facts) = oneshot::channel();
-    aside("hvd-facts", move || {
+    spawn_detached("hvd-facts", move || {
         let _ = sender.send(facts::gather(&question));
     });
     let facts = timeout(FACTS, facts).await;

@@ -12,4 +12,4 @@ mod stdio;
 mod store_port;
 
 pub use entry::Calling;
-pub(crate) use entry::{NOBODY, call, serve};
+pub(crate) use entry::{NO_DRIVER, call, serve};

@@ -30,8 +30,8 @@ use crate::{
     messages,
     output::PipeReader,
     process::{
-        Crew, Custody, Interrupts, KeyFile, Meeting, RankEnd, RankOutput, RankTask, Reach, Reaper,
-        has_children, meeting_variables, passed_on,
+        Interrupts, KeyFile, LocalRanks, Meeting, RankEnd, RankOutput, RankTask, Reach, ReapedBy,
+        Reaper, has_children, meeting_variables, passed_on,
     },
     protocol::{Assignment, Notice, Opening, Order, Urgency},
 };
@@ -61,7 +61,7 @@ pub(super) struct Agent {
     reaper: Reaper,
     /// Our parent, as long as it lives.
     supervisor: Option<Pid>,
-    crew: Crew,
+    local_ranks: LocalRanks,
     ends: (
         mpsc::UnboundedSender<RankEnd>,
         mpsc::UnboundedReceiver<RankEnd>,
@@ -92,7 +92,7 @@ impl Agent {
             secrets,
             reaper: Reaper::start()?,
             supervisor: getppid(),
-            crew: Crew::default(),
+            local_ranks: LocalRanks::default(),
             ends: mpsc::unbounded_channel(),
             all_gone: watch::Sender::new(false),
             outputs: JoinSet::new(),
@@ -158,8 +158,8 @@ impl Agent {
         let outgoing = self.link.outgoing().clone();
         match order {
             Order::Look => {
-                let (question, custody) = (question(&self.assignment), self.custody());
-                return measure::look(question, custody, move |extra| {
+                let (question, reaped_by) = (question(&self.assignment), self.reaped_by());
+                return measure::look(question, reaped_by, move |extra| {
                     let extra = Box::new(extra);
                     outgoing.say(&Notice::Looked { extra });
                 });
@@ -183,12 +183,12 @@ impl Agent {
         }
     }
 
-    fn custody(&self) -> Custody {
-        Custody::Reaper(self.reaper.clone())
+    fn reaped_by(&self) -> ReapedBy {
+        ReapedBy::Reaper(self.reaper.clone())
     }
 
     fn signal(&self, signal: Signal) {
-        self.crew.signal_everything(signal, &HashSet::new());
+        self.local_ranks.signal_everything(signal, &HashSet::new());
     }
 
     fn start(&mut self, variables: &[(String, String)]) {
@@ -196,7 +196,7 @@ impl Agent {
         let notice = match self.try_start(variables) {
             Ok(()) => Notice::Started {
                 pids: self
-                    .crew
+                    .local_ranks
                     .pids()
                     .map(|(rank, pid)| (rank.number(), pid))
                     .collect(),
@@ -229,9 +229,9 @@ impl Agent {
                 path: directory.clone(),
             });
         }
-        let (crew, outputs) =
-            Crew::start(command, Some(directory), &tasks, &self.reaper, &self.ends.0)?;
-        self.crew = crew;
+        let (local_ranks, outputs) =
+            LocalRanks::start(command, Some(directory), &tasks, &self.reaper, &self.ends.0)?;
+        self.local_ranks = local_ranks;
         for RankOutput { rank, stream, pipe } in outputs {
             let pipe = PipeReader::new(pipe, self.all_gone.subscribe())?;
             let rank = rank.number();

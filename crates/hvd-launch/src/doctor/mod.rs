@@ -17,10 +17,10 @@ use self::{
     run::Examination,
 };
 use crate::{
-    driver::{Cause, Expedition, Narrator, StartClock, make_key},
+    driver::{Cause, Expedition, PhaseLog, StartClock, make_key},
     error::{Error, Result},
     output::{OutputFiles, Sink},
-    process::{Interrupts, Reaper, aside},
+    process::{Interrupts, Reaper, spawn_detached},
     spec::{JobSpec, ReportForm},
 };
 
@@ -60,7 +60,7 @@ pub(super) async fn run(
 
 async fn examine(spec: &JobSpec, sink: &Sink) -> Result<Report> {
     let clock = StartClock::new(spec.start_timeout);
-    let narrator = Narrator::new(sink.voice().clone(), spec.verbosity);
+    let phase_log = PhaseLog::new(sink.console().clone(), spec.verbosity);
     let (key, secret) = make_key(spec)?;
     let reaper = Reaper::start()?;
     let expedition = Expedition {
@@ -69,10 +69,10 @@ async fn examine(spec: &JobSpec, sink: &Sink) -> Result<Report> {
         secret,
         store: None,
         reaper: &reaper,
-        narrator: &narrator,
+        phase_log: &phase_log,
     };
     let report = Examination { expedition }.carry_out(&clock).await;
-    narrator.rest();
+    phase_log.clear_progress();
     report
 }
 
@@ -91,7 +91,7 @@ fn colours(environment: &[(OsString, OsString)]) -> Colours {
 /// heard meanwhile. A reader that has gone is no failure of ours.
 async fn print(text: String) -> io::Result<()> {
     let (sender, done) = oneshot::channel();
-    aside("hvd-report", move || {
+    spawn_detached("hvd-report", move || {
         let mut stdout = io::stdout().lock();
         let written = stdout
             .write_all(text.as_bytes())

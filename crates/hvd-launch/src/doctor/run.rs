@@ -24,7 +24,7 @@ use crate::{
         ssh::own_files,
     },
     messages,
-    process::{Custody, aside},
+    process::{ReapedBy, spawn_detached},
 };
 
 /// How long this host may take to say what it is.
@@ -110,7 +110,7 @@ impl Examination<'_> {
         let surveyed = survey(&sites, &mut fleet, key, &rules, Thoroughness::All).await?;
         if sites.len() > 1 {
             let matrix = || messages::reachability(&surveyed.found.matrix());
-            self.expedition.narrator.tell(matrix);
+            self.expedition.phase_log.verbose(matrix);
         }
         let rates = self.measure(&sites, &surveyed, &mut fleet).await;
         self.progress("saying goodbye");
@@ -131,14 +131,14 @@ impl Examination<'_> {
     }
 
     fn progress(&self, text: &str) {
-        self.expedition.narrator.show(text);
+        self.expedition.phase_log.show_progress(text);
     }
 
     /// On a thread of its own: a file system that is gone holds up whoever asks for it.
     async fn own_facts(&self) -> Result<HostFacts> {
         let question = self.expedition.question();
         let (sender, facts) = oneshot::channel();
-        aside("hvd-facts", move || {
+        spawn_detached("hvd-facts", move || {
             let _ = sender.send(facts::gather(&question));
         });
         let facts = timeout(FACTS, facts).await.ok().and_then(Result::ok);
@@ -192,8 +192,8 @@ impl Examination<'_> {
         let deadline = Instant::now() + LOOKED;
         let (sender, own) = oneshot::channel();
         if patients.iter().any(|one| one.member.resolved.is_local) {
-            let custody = Custody::Reaper(self.expedition.reaper.clone());
-            measure::look(self.expedition.question(), custody, move |extra| {
+            let reaped_by = ReapedBy::Reaper(self.expedition.reaper.clone());
+            measure::look(self.expedition.question(), reaped_by, move |extra| {
                 let _ = sender.send(extra);
             });
         } else {
@@ -288,8 +288,8 @@ impl Examination<'_> {
         let answers = patients.iter().filter_map(|patient| patient.answer(own));
         let answers: Vec<HostAnswer<'_>> = answers.collect();
         let Expedition { spec, reaper, .. } = &self.expedition;
-        let custody = Custody::Reaper((*reaper).clone());
-        let wheel = own_files::wheel(&spec.remote.interpreter, custody).await;
+        let reaped_by = ReapedBy::Reaper((*reaper).clone());
+        let wheel = own_files::wheel(&spec.remote.interpreter, reaped_by).await;
         self.expedition.compare(own, &answers, wheel.as_deref())
     }
 }

@@ -20,14 +20,16 @@ use super::{
     fleet::{Fleet, HostNews},
     function::Results,
     lifecycle::{Action, Cause, Course},
-    phases::Narrator,
+    phases::PhaseLog,
 };
 use crate::{
     debug::Roster,
     error::Result,
     messages,
-    output::{Forwarder, PipeReader, Sink, Source, Voice, Written},
-    process::{Crew, Interrupts, Outcome, RankEnd, RankOutput, Reaper, Stream, has_children, tree},
+    output::{ConsoleSender, Forwarder, PipeReader, Sink, Source, Written},
+    process::{
+        Interrupts, LocalRanks, Outcome, RankEnd, RankOutput, Reaper, Stream, has_children, tree,
+    },
     protocol::{Notice, Urgency},
     spec::Stamp,
 };
@@ -35,13 +37,13 @@ use crate::{
 /// The running job.
 pub(super) struct Job {
     placements: Vec<Placement>,
-    crew: Crew,
+    local_ranks: LocalRanks,
     fleet: Option<Fleet>,
     reaper: Reaper,
     ends: mpsc::UnboundedReceiver<RankEnd>,
     streams: Streams,
     course: Course,
-    narrator: Narrator,
+    phase_log: PhaseLog,
     began: Instant,
     /// What is known of the ranks, for whoever asks.
     roster: Roster,
@@ -49,7 +51,7 @@ pub(super) struct Job {
 
 /// All output on its way; each stream returns its last lines.
 pub(super) struct Streams {
-    voice: Voice,
+    console: ConsoleSender,
     stamp: Stamp,
     all_gone: watch::Sender<bool>,
     forwarders: JoinSet<(Rank, Vec<String>)>,
@@ -57,9 +59,9 @@ pub(super) struct Streams {
 
 impl Streams {
     /// No output yet.
-    pub(super) fn new(voice: Voice, stamp: Stamp) -> Self {
+    pub(super) fn new(console: ConsoleSender, stamp: Stamp) -> Self {
         Self {
-            voice,
+            console,
             stamp,
             all_gone: watch::Sender::new(false),
             forwarders: JoinSet::new(),
@@ -75,7 +77,7 @@ impl Streams {
     }
 
     fn add(&mut self, rank: Rank, stream: Stream, source: Source) {
-        let forwarder = Forwarder::new(rank, stream, self.voice.clone(), self.stamp);
+        let forwarder = Forwarder::new(rank, stream, self.console.clone(), self.stamp);
         self.forwarders
             .spawn(async move { (rank, forwarder.run(source).await) });
     }
@@ -96,7 +98,7 @@ impl Streams {
 pub(super) struct Ranks {
     pub(super) placements: Vec<Placement>,
     /// Those on this host.
-    pub(super) crew: Crew,
+    pub(super) local_ranks: LocalRanks,
     /// Those on other hosts.
     pub(super) fleet: Option<Fleet>,
     pub(super) reaper: Reaper,
@@ -106,11 +108,11 @@ pub(super) struct Ranks {
 
 impl Job {
     /// A job whose ranks all run.
-    pub(super) fn new(ranks: Ranks, streams: Streams, narrator: Narrator) -> Self {
+    pub(super) fn new(ranks: Ranks, streams: Streams, phase_log: PhaseLog) -> Self {
         let course = Course::new(ranks.placements.len());
         let Ranks {
             placements,
-            crew,
+            local_ranks,
             fleet,
             reaper,
             ends,
@@ -118,13 +120,13 @@ impl Job {
         } = ranks;
         Self {
             placements,
-            crew,
+            local_ranks,
             fleet,
             reaper,
             ends,
             streams,
             course,
-            narrator,
+            phase_log,
             began: Instant::now(),
             roster,
         }
@@ -155,11 +157,11 @@ impl Job {
             placements,
             streams,
             course,
-            narrator,
+            phase_log,
             ..
         } = self;
-        // With it goes its voice; the sink ends when its own is the last one.
-        drop(narrator);
+        // The console thread ends when the last sender is dropped.
+        drop(phase_log);
         let mut tails = streams.drain().await;
         let mut delivered = Ok(());
         match (course.cause(), results) {
@@ -175,13 +177,13 @@ impl Job {
                         .map(|(rank, state)| (&placements[rank.index()], state));
                     let failed = &placements[rank.index()];
                     let report = messages::failure_report(failed, outcome, blamed, &tail);
-                    sink.voice().report(report).await;
+                    sink.console().report(report).await;
                 }
             }
             (Cause::HostLost, _) => {
                 if let Some((host, why)) = course.lost_host() {
                     let report = messages::host_lost(&placements, host, why);
-                    sink.voice().report(report).await;
+                    sink.console().report(report).await;
                 }
             }
             (Cause::Success, Some(results)) => {
@@ -251,8 +253,8 @@ impl Job {
         server.end_rank(rank, &messages::how_ended(self.placement(rank), outcome));
         self.roster.ended(rank);
         self.course.worker_ended(rank, outcome, Instant::now());
-        self.narrator
-            .tell(|| messages::ended(rank, outcome, self.began.elapsed()));
+        self.phase_log
+            .verbose(|| messages::ended(rank, outcome, self.began.elapsed()));
     }
 
     /// Something has happened on another host.
@@ -287,7 +289,7 @@ impl Job {
     fn interrupt(&mut self, signal: i32) -> Option<Action> {
         let action = self.course.interrupted(signal, Instant::now());
         if self.course.cause() == Cause::Interrupted(signal) && action == Some(Action::Terminate) {
-            self.narrator
+            self.phase_log
                 .announce(messages::interrupted(signal, self.course.running()));
         }
         action
@@ -304,7 +306,7 @@ impl Job {
             Action::GiveUp => {
                 let left = tree::descendants(getpid(), &self.not_ours());
                 let pids: Vec<i32> = left.iter().map(|entry| entry.pid).collect();
-                self.narrator.announce(messages::given_up(&pids));
+                self.phase_log.announce(messages::given_up(&pids));
             }
         }
         action != Action::GiveUp
@@ -319,12 +321,12 @@ impl Job {
         match self.course.cause() {
             Cause::Failure(rank, outcome) => {
                 let placement = self.placement(rank);
-                self.narrator
+                self.phase_log
                     .announce(messages::ending_others(placement, outcome, others));
             }
             Cause::HostLost => {
                 if let Some((host, why)) = self.course.lost_host() {
-                    self.narrator
+                    self.phase_log
                         .announce(messages::ending_after_loss(host, why));
                 }
             }
@@ -340,7 +342,7 @@ impl Job {
     }
 
     fn signal_everything(&self, signal: Signal, urgency: Urgency) {
-        self.crew.signal_everything(signal, &self.not_ours());
+        self.local_ranks.signal_everything(signal, &self.not_ours());
         if let Some(fleet) = &self.fleet {
             fleet.end(urgency);
         }

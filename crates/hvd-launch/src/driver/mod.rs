@@ -15,7 +15,7 @@ mod survey;
 pub(crate) use findings::{Finding, HostAnswer, Severity};
 pub(crate) use fleet::{Fleet, Greeting, Muster};
 pub(crate) use lifecycle::Cause;
-pub(crate) use phases::{Narrator, StartClock};
+pub(crate) use phases::{PhaseLog, StartClock};
 pub(crate) use prepare_hosts::{Expedition, Member, site_numbers};
 pub(crate) use survey::{Site, Surveyed, Thoroughness, survey};
 
@@ -37,7 +37,7 @@ use crate::{
     error::{Error, Result},
     messages,
     output::{OutputFiles, Sink, Written},
-    process::{Crew, Interrupts, KeyFile, Meeting, RankTask, Reaper, environment},
+    process::{Interrupts, KeyFile, LocalRanks, Meeting, RankTask, Reaper, environment},
     protocol::Secret,
     spec::JobSpec,
 };
@@ -119,14 +119,14 @@ async fn begin(
     sink: &Sink,
     key_file: &Path,
 ) -> Result<Begun> {
-    let narrator = Narrator::new(sink.voice().clone(), spec.verbosity);
+    let phase_log = PhaseLog::new(sink.console().clone(), spec.verbosity);
     for placement in &spec.placements {
-        narrator.tell(|| messages::planned(placement));
+        phase_log.verbose(|| messages::planned(placement));
     }
-    narrator.phase(&mut clock, "files")?;
+    phase_log.finish_phase(&mut clock, "files")?;
     let (key, secret) = make_key(spec)?;
     let key_file = KeyFile::create(key_file, &key)?;
-    let server = serve(spec, &key, &narrator, &mut clock).await?;
+    let server = serve(spec, &key, &phase_log, &mut clock).await?;
     let reaper = Reaper::start()?;
     let expedition = Expedition {
         spec,
@@ -134,10 +134,10 @@ async fn begin(
         secret,
         store: Some(server.address()),
         reaper: &reaper,
-        narrator: &narrator,
+        phase_log: &phase_log,
     };
     let mustered = expedition.set_out(&mut clock).await;
-    narrator.rest();
+    phase_log.clear_progress();
     let mut muster = mustered?;
     let local = Local {
         spec,
@@ -147,29 +147,29 @@ async fn begin(
             key_file: key_file.path(),
         },
     };
-    let mut streams = Streams::new(sink.voice().clone(), spec.output.stamp);
+    let mut streams = Streams::new(sink.console().clone(), spec.output.stamp);
     let (sender, ends) = mpsc::unbounded_channel();
-    let crew = local.start(&muster.local, &muster.variables, &sender, &mut streams)?;
-    let mut started: Vec<(Rank, i32)> = crew.pids().collect();
+    let local_ranks = local.start(&muster.local, &muster.variables, &sender, &mut streams)?;
+    let mut started: Vec<(Rank, i32)> = local_ranks.pids().collect();
     if let Some(fleet) = &mut muster.fleet {
         started.extend(start_fleet(fleet, &clock).await?);
     }
     let roster = Roster::default();
     for (rank, pid) in started {
-        narrator.tell(|| messages::started(rank, pid));
+        phase_log.verbose(|| messages::started(rank, pid));
         roster.started(&spec.placements[rank.index()], pid);
     }
-    narrator.phase(&mut clock, "spawn")?;
+    phase_log.finish_phase(&mut clock, "spawn")?;
     let ranks = Ranks {
         placements: spec.placements.clone(),
-        crew,
+        local_ranks,
         fleet: muster.fleet,
         reaper,
         ends,
         roster,
     };
     Ok(Begun {
-        job: Job::new(ranks, streams, narrator),
+        job: Job::new(ranks, streams, phase_log),
         server,
         key_file,
     })
@@ -207,7 +207,7 @@ impl Local<'_> {
         variables: &[(String, String)],
         ends: &mpsc::UnboundedSender<crate::process::RankEnd>,
         streams: &mut Streams,
-    ) -> Result<Crew> {
+    ) -> Result<LocalRanks> {
         let JobSpec {
             inherited,
             exports,
@@ -220,11 +220,11 @@ impl Local<'_> {
             environment: environment(placement, inherited, &exports, self.meeting),
         };
         let tasks: Vec<RankTask> = placements.iter().map(task).collect();
-        let (crew, outputs) = Crew::start(command, None, &tasks, self.reaper, ends)?;
+        let (local_ranks, outputs) = LocalRanks::start(command, None, &tasks, self.reaper, ends)?;
         for output in outputs {
             streams.add_pipe(output)?;
         }
-        Ok(crew)
+        Ok(local_ranks)
     }
 }
 
@@ -232,15 +232,15 @@ impl Local<'_> {
 async fn serve(
     spec: &JobSpec,
     key: &JobKey,
-    narrator: &Narrator,
+    phase_log: &PhaseLog,
     clock: &mut StartClock,
 ) -> Result<Server> {
     let server = Server::start((Ipv4Addr::LOCALHOST, 0), key)?;
-    narrator.phase(clock, "rendezvous")?;
+    phase_log.finish_phase(clock, "rendezvous")?;
     if spec.function.input {
         let stored = timeout_at(clock.deadline().into(), function::store_function(&server)).await;
         stored.map_err(|_| clock.overrun("function"))??;
-        narrator.phase(clock, "function")?;
+        phase_log.finish_phase(clock, "function")?;
     }
     Ok(server)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::{
     error::{Error, Result},
     messages,
-    output::{Progress, Voice},
+    output::{ConsoleSender, Progress},
     spec::Verbosity,
 };
 
@@ -56,56 +56,56 @@ impl StartClock {
 
 /// Tells about the launcher's doings, if that was asked for.
 #[derive(Clone)]
-pub(crate) struct Narrator {
-    voice: Voice,
+pub(crate) struct PhaseLog {
+    console: ConsoleSender,
     verbosity: Verbosity,
     progress: Progress,
 }
 
-impl Narrator {
-    /// A narrator for one job.
-    pub(crate) fn new(voice: Voice, verbosity: Verbosity) -> Self {
+impl PhaseLog {
+    /// The log of one job.
+    pub(crate) fn new(console: ConsoleSender, verbosity: Verbosity) -> Self {
         // Whoever wants to know everything gets it line by line.
         let progress = match verbosity {
             Verbosity::Quiet => Progress::on_terminal(),
             Verbosity::Verbose => Progress::default(),
         };
         Self {
-            voice,
+            console,
             verbosity,
             progress,
         }
     }
 
     /// Shows what is waited for, until the phase is over.
-    pub(crate) fn show(&self, text: &str) {
+    pub(crate) fn show_progress(&self, text: &str) {
         self.progress.show(text);
     }
 
     /// Nothing is waited for any more.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn clear_progress(&self) {
         self.progress.clear();
     }
 
     /// Says a line that matters to everyone. Never waits for the console: signals and ends of
     /// workers must be handled even while nobody reads.
     pub(crate) fn announce(&self, line: String) {
-        self.rest();
-        let voice = self.voice.clone();
-        tokio::spawn(async move { voice.say(&line).await });
+        self.clear_progress();
+        let console = self.console.clone();
+        tokio::spawn(async move { console.say(&line).await });
     }
 
     /// Says a line that matters to the curious.
-    pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn verbose(&self, line: impl FnOnce() -> String) {
         if self.verbosity == Verbosity::Verbose {
             self.announce(line());
         }
     }
 
     /// A phase is over.
-    pub(crate) fn phase(&self, clock: &mut StartClock, phase: &'static str) -> Result<()> {
+    pub(crate) fn finish_phase(&self, clock: &mut StartClock, phase: &'static str) -> Result<()> {
         let took = clock.finish(phase)?;
-        self.tell(|| messages::phase_done(phase, took));
+        self.verbose(|| messages::phase_done(phase, took));
         Ok(())
     }
 }

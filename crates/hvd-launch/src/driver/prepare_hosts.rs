@@ -13,7 +13,7 @@ use super::{
     agent_port::Door,
     findings::{self, Finding, HostAnswer, Job, Severity},
     fleet::{Fleet, Greeting, Muster},
-    phases::{Narrator, StartClock},
+    phases::{PhaseLog, StartClock},
     start_agent::Summons,
     survey::{Site, Surveyed, Thoroughness, survey},
 };
@@ -41,7 +41,7 @@ pub(crate) struct Expedition<'a> {
     /// Where the key-value store listens, on this host; none if no rank will be started.
     pub(crate) store: Option<SocketAddr>,
     pub(crate) reaper: &'a Reaper,
-    pub(crate) narrator: &'a Narrator,
+    pub(crate) phase_log: &'a PhaseLog,
 }
 
 /// Hosts that are ready.
@@ -86,7 +86,7 @@ impl Expedition<'_> {
     /// Gets all hosts ready.
     pub(crate) async fn set_out(&self, clock: &mut StartClock) -> Result<Mustered> {
         let members = self.members().await?;
-        self.narrator.phase(clock, "resolve")?;
+        self.phase_log.finish_phase(clock, "resolve")?;
         let is_local = |member: &&Member| member.resolved.is_local;
         let local: Vec<Placement> = members
             .iter()
@@ -103,23 +103,24 @@ impl Expedition<'_> {
         // Before the limit of open files is raised, which is not the one ranks get.
         let own_facts = facts::gather(&self.question());
         let deadline = clock.deadline().into();
-        let show = |text: &str| self.narrator.show(&format!("agents: {text}"));
+        let show = |text: &str| self.phase_log.show_progress(&format!("agents: {text}"));
         let called = self.call_agents(&members, &own_facts, deadline, show);
         let Muster { mut fleet, absent } = called.await?;
         if !absent.is_empty() {
             let troubles = absent.into_values().collect();
             return Err(Error::Hosts { troubles });
         }
-        self.narrator.phase(clock, "agents")?;
+        self.phase_log.finish_phase(clock, "agents")?;
         let greetings = timeout_at(deadline, fleet.greetings()).await;
         let greetings = greetings.map_err(|_| clock.overrun("agents"))??;
         self.judge(&members, &own_facts, &greetings)?;
-        self.narrator.phase(clock, "versions")?;
-        self.narrator.show("reachability: hosts try each other");
+        self.phase_log.finish_phase(clock, "versions")?;
+        self.phase_log
+            .show_progress("reachability: hosts try each other");
         let variables = self
             .find_routes(&members, own_facts, greetings, &mut fleet)
             .await?;
-        self.narrator.phase(clock, "reachability")?;
+        self.phase_log.finish_phase(clock, "reachability")?;
         Ok(Mustered {
             local,
             variables,
@@ -137,7 +138,7 @@ impl Expedition<'_> {
         }
         let this = this_machine();
         if names.iter().any(|name| !is_local_name(name, &this)) {
-            self.narrator.show("resolve: looking names up");
+            self.phase_log.show_progress("resolve: looking names up");
         }
         let resolved = resolve(&names).await?;
         let member = |(name, resolved): (String, Resolved)| Member {
@@ -177,7 +178,8 @@ impl Expedition<'_> {
         let door = match &self.spec.remote.agents {
             None => Door::open(self.key)?,
             Some(agents) => {
-                self.narrator.tell(|| messages::awaiting_calls(agents.port));
+                self.phase_log
+                    .verbose(|| messages::awaiting_calls(agents.port));
                 Door::open_at(agents.port, &agents.token.key())?
             }
         };
@@ -281,8 +283,8 @@ impl Expedition<'_> {
             let what = messages::found_on(&finding.host, &finding.what);
             let line = messages::finding(&what, &finding.remedy);
             match finding.severity {
-                Severity::Warning => self.narrator.announce(line),
-                _ => self.narrator.tell(|| line),
+                Severity::Warning => self.phase_log.announce(line),
+                _ => self.phase_log.verbose(|| line),
             }
         }
         if fatal.is_empty() {
@@ -358,8 +360,8 @@ impl Expedition<'_> {
                 report: found.report(),
             });
         }
-        self.narrator
-            .tell(|| messages::reachability(&found.matrix()));
+        self.phase_log
+            .verbose(|| messages::reachability(&found.matrix()));
         let mut own_variables = Vec::new();
         for (from, site) in sites.iter().enumerate() {
             let variables = self.variables(from, &sites, members, &found);

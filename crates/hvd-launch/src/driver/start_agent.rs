@@ -30,7 +30,7 @@ use crate::{
     error::HostTrouble,
     hosts::ssh::{self, Cause, own_files},
     link::{Link, SecureStream, adopt},
-    process::{Custody, Outcome, Reaper, before_exec},
+    process::{Outcome, ReapedBy, Reaper, before_exec},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Opening},
     spec::RemoteOptions,
 };
@@ -195,8 +195,8 @@ impl Summons {
                 self.link_of(arrival).await?
             }
             Err(Trouble::OtherVersion(version)) => {
-                let custody = Custody::Reaper(reaper.clone());
-                let wheel = own_files::wheel(&self.options.interpreter, custody).await;
+                let reaped_by = ReapedBy::Reaper(reaper.clone());
+                let wheel = own_files::wheel(&self.options.interpreter, reaped_by).await;
                 return Err(self.other_version(&version, wheel.as_deref()).into());
             }
             Err(Trouble::Ended { noise }) => {

@@ -140,7 +140,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::process::Custody;
+    use crate::process::ReapedBy;
 
     #[test]
     fn this_host_is_described_quickly_and_survives_the_way_to_the_driver() {
@@ -172,7 +172,7 @@ mod tests {
         let mut question = Question::default();
         let path = ("PATH".to_owned(), "/no/such".to_owned());
         question.environment.push(path);
-        let extra = thorough(&question, &Custody::Nobody);
+        let extra = thorough(&question, &ReapedBy::Starter);
         assert_eq!((&extra.interpreter, &extra.mpi), (&None, &None));
         let text = serde_json::to_string(&extra).unwrap();
         assert_eq!(serde_json::from_str::<Extra>(&text).unwrap(), extra);

@@ -14,7 +14,7 @@ use super::{
     facts::{Extra, Question, thorough},
     probe::{ProbeFailure, ProbeTarget, bandwidth, probe},
 };
-use crate::process::{Custody, aside};
+use crate::process::{ReapedBy, spawn_detached};
 
 /// How long one address may take.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ pub(crate) fn probe_all(
     let queue = Arc::new(Mutex::new(targets));
     for _ in 0..threads {
         let (queue, key, tell) = (Arc::clone(&queue), key.clone(), tell.clone());
-        aside("hvd-probe", move || {
+        spawn_detached("hvd-probe", move || {
             let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
             while let Some(target) = next() {
                 tell(
@@ -58,7 +58,7 @@ pub(crate) fn load(
     tell: impl FnOnce(Result<f64, ProbeFailure>) + Send + 'static,
 ) {
     let key = key.clone();
-    aside("hvd-load", move || {
+    spawn_detached("hvd-load", move || {
         tell(bandwidth(target.address, &key, LOAD, LOAD_TIMEOUT));
     });
 }
@@ -69,8 +69,8 @@ pub(crate) const LOOKED: Duration = Duration::from_secs(8);
 /// Asks the programs of this host, and tells. Returns at once.
 pub(crate) fn look(
     question: Question,
-    custody: Custody,
+    reaped_by: ReapedBy,
     tell: impl FnOnce(Extra) + Send + 'static,
 ) {
-    aside("hvd-look", move || tell(thorough(&question, &custody)));
+    spawn_detached("hvd-look", move || tell(thorough(&question, &reaped_by)));
 }

@@ -12,7 +12,7 @@ use tokio::{sync::oneshot, time::timeout};
 use super::interfaces::interfaces;
 use crate::{
     error::{Error, Result},
-    process::aside,
+    process::spawn_detached,
 };
 
 /// How long a name server may take.
@@ -75,7 +75,7 @@ fn look_up(name: &str) -> oneshot::Receiver<Vec<IpAddr>> {
     let (sender, answer) = oneshot::channel();
     let name = name.rsplit('@').next().unwrap_or(name);
     let name = name.trim_matches(['[', ']']).to_owned();
-    aside("hvd-resolve", move || {
+    spawn_detached("hvd-resolve", move || {
         let found = (name.as_str(), 0).to_socket_addrs();
         let addresses = found.map(|found| found.map(|address| address.ip()).collect());
         let _ = sender.send(addresses.unwrap_or_default());

@@ -8,7 +8,7 @@ use hvd_types::Rank;
 use super::{
     pipe::PipeReader,
     prefixer::{Prefixer, stamp},
-    sink::Voice,
+    sink::ConsoleSender,
     tail::Tail,
 };
 use crate::{link::ChannelReceiver, process::Stream, spec::Stamp};
@@ -25,7 +25,7 @@ pub(crate) enum Source {
 pub(crate) struct Forwarder {
     rank: Rank,
     stream: Stream,
-    voice: Voice,
+    console: ConsoleSender,
     stamp: Stamp,
     prefixer: Prefixer,
     tail: Tail,
@@ -33,12 +33,12 @@ pub(crate) struct Forwarder {
 
 impl Forwarder {
     /// A forwarder of one stream.
-    pub(crate) fn new(rank: Rank, stream: Stream, voice: Voice, stamp: Stamp) -> Self {
+    pub(crate) fn new(rank: Rank, stream: Stream, console: ConsoleSender, stamp: Stamp) -> Self {
         let prefixer = Prefixer::new(rank, stream);
         Self {
             rank,
             stream,
-            voice,
+            console,
             stamp,
             prefixer,
             tail: Tail::default(),
@@ -76,7 +76,7 @@ impl Forwarder {
 
     async fn send(&self, lines: Vec<u8>) {
         if !lines.is_empty() {
-            self.voice.output(self.rank, self.stream, lines).await;
+            self.console.output(self.rank, self.stream, lines).await;
         }
     }
 

@@ -19,4 +19,4 @@ pub(crate) use files::OutputFiles;
 pub(crate) use forward::{Forwarder, Source};
 pub(crate) use pipe::PipeReader;
 pub(crate) use progress::Progress;
-pub(crate) use sink::{Sink, Voice, Written};
+pub(crate) use sink::{ConsoleSender, Sink, Written};

@@ -33,9 +33,9 @@ enum Message {
 
 /// The way to the console and the files; may be cloned for every stream.
 #[derive(Clone)]
-pub(crate) struct Voice(Sender<Message>);
+pub(crate) struct ConsoleSender(Sender<Message>);
 
-impl Voice {
+impl ConsoleSender {
     /// Forwards prefixed lines of a rank.
     pub(crate) async fn output(&self, rank: Rank, stream: Stream, bytes: Vec<u8>) {
         // The thread ends only after all voices are gone, so this cannot be lost.
@@ -73,7 +73,7 @@ pub(crate) enum Written {
 
 /// The launcher's hold on the thread.
 pub(crate) struct Sink {
-    voice: Voice,
+    console: ConsoleSender,
     reader_gone: Arc<Notify>,
     done: oneshot::Receiver<Written>,
 }
@@ -96,15 +96,15 @@ impl Sink {
             .spawn(move || finished.send(writer.run(receiver)))
             .map_err(Error::system("start the console thread"))?;
         Ok(Self {
-            voice: Voice(sender),
+            console: ConsoleSender(sender),
             reader_gone,
             done,
         })
     }
 
     /// A way to the console.
-    pub(crate) fn voice(&self) -> &Voice {
-        &self.voice
+    pub(crate) fn console(&self) -> &ConsoleSender {
+        &self.console
     }
 
     /// Returns when whoever read the console has gone.
@@ -114,7 +114,7 @@ impl Sink {
 
     /// Waits until everything said so far is written; all other voices must be gone.
     pub(crate) async fn finish(self) -> Written {
-        drop(self.voice);
+        drop(self.console);
         self.done.await.unwrap_or(Written::Incomplete)
     }
 }

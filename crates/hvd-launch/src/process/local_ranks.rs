@@ -40,7 +40,7 @@ pub(crate) struct RankEnd {
 
 /// The ranks on this machine.
 #[derive(Debug, Default)]
-pub(crate) struct Crew {
+pub(crate) struct LocalRanks {
     members: Vec<Member>,
 }
 
@@ -58,7 +58,7 @@ impl Member {
     }
 }
 
-impl Crew {
+impl LocalRanks {
     /// Starts every rank, in `directory` if that is given; their ends are told to `ends`.
     pub(crate) fn start(
         command: &[String],
@@ -68,7 +68,7 @@ impl Crew {
         ends: &mpsc::UnboundedSender<RankEnd>,
     ) -> Result<(Self, Vec<RankOutput>)> {
         let open_files = worker::prepare_open_files(tasks.len())?;
-        let (mut crew, mut outputs) = (Self::default(), Vec::new());
+        let (mut local_ranks, mut outputs) = (Self::default(), Vec::new());
         for task in tasks {
             let rank = task.rank;
             let started = worker::start(command, directory, task, open_files)?;
@@ -79,7 +79,7 @@ impl Crew {
                 // Nobody listens any more once the job was given up.
                 let _ = ends.send(RankEnd { rank, outcome });
             });
-            crew.members.push(Member {
+            local_ranks.members.push(Member {
                 rank,
                 pid: started.pid,
                 ended,
@@ -92,7 +92,7 @@ impl Crew {
                     .map(|(stream, pipe)| RankOutput { rank, stream, pipe }),
             );
         }
-        Ok((crew, outputs))
+        Ok((local_ranks, outputs))
     }
 
     /// Rank and process number of everyone.

@@ -21,17 +21,17 @@ pub(crate) mod tree;
 mod worker;
 
 pub use ancestors::driver_above;
-pub(crate) use detached::aside;
+pub(crate) use detached::spawn_detached;
 pub(crate) use environment::{
     Meeting, Reach, environment, meeting_variables, passed_on, rank_variables,
 };
 pub(crate) use interrupts::Interrupts;
 pub(crate) use key_file::KeyFile;
-pub(crate) use local_ranks::{Crew, RankEnd, RankOutput};
+pub(crate) use local_ranks::{LocalRanks, RankEnd, RankOutput};
 pub(crate) use os::{SignalSet, WallClock, before_exec, local_time};
 pub(crate) use outcome::Outcome;
 pub(crate) use reaper::{Reaper, has_children};
 pub(crate) use stream::Stream;
-pub(crate) use subprocess::Custody;
+pub(crate) use subprocess::ReapedBy;
 pub(crate) use sweep::sweep;
 pub(crate) use worker::RankTask;

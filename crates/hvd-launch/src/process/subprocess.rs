@@ -27,26 +27,26 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Who waits for the children of this process.
 #[derive(Clone)]
-pub(crate) enum Custody {
+pub(crate) enum ReapedBy {
     /// A reaper, which must be told of every child.
     Reaper(Reaper),
-    /// Nobody; whoever starts a child has to.
+    /// The code that started the child.
     #[cfg(test)]
-    Nobody,
+    Starter,
 }
 
 /// What the program writes to stdout, if it ends well within `patience`.
 pub(crate) fn output(
     command: &mut Command,
     patience: Duration,
-    custody: &Custody,
+    reaped_by: &ReapedBy,
 ) -> io::Result<String> {
     let end = Instant::now() + patience;
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    let (mut child, stdout) = Kept::start(command.process_group(0), custody)?;
+    let (mut child, stdout) = Kept::start(command.process_group(0), reaped_by)?;
     let text = read_to_end(stdout, end)?;
     match child.ended_by(end) {
         None => Err(io::ErrorKind::TimedOut.into()),
@@ -94,15 +94,18 @@ struct Kept {
 }
 
 impl Kept {
-    fn start(command: &mut Command, custody: &Custody) -> io::Result<(Self, Option<ChildStdout>)> {
+    fn start(
+        command: &mut Command,
+        reaped_by: &ReapedBy,
+    ) -> io::Result<(Self, Option<ChildStdout>)> {
         let (sender, end) = mpsc::channel();
         let tell = move |outcome| {
             let _ = sender.send(outcome);
         };
-        let mut child = match custody {
-            Custody::Reaper(reaper) => reaper.spawn(command, tell.clone())?,
+        let mut child = match reaped_by {
+            ReapedBy::Reaper(reaper) => reaper.spawn(command, tell.clone())?,
             #[cfg(test)]
-            Custody::Nobody => command.spawn()?,
+            ReapedBy::Starter => command.spawn()?,
         };
         let kept = Self {
             pid: child.id().try_into().ok().and_then(Pid::from_raw),
@@ -111,7 +114,7 @@ impl Kept {
         };
         let stdout = child.stdout.take();
         #[cfg(test)]
-        if let Custody::Nobody = custody {
+        if let ReapedBy::Starter = reaped_by {
             tests::wait_for(child, tell);
         }
         Ok((kept, stdout))
@@ -148,7 +151,7 @@ mod tests {
 
     fn run(script: &str, patience: Duration) -> io::Result<String> {
         let mut command = Command::new("/bin/sh");
-        output(command.args(["-c", script]), patience, &Custody::Nobody)
+        output(command.args(["-c", script]), patience, &ReapedBy::Starter)
     }
 
     /// Does what a reaper would: the tests of a program share one process, and a reaper would take
@@ -176,7 +179,7 @@ mod tests {
                 .contains("too much")
         );
         let mut missing = Command::new("/no/such");
-        assert!(output(&mut missing, long, &Custody::Nobody).is_err());
+        assert!(output(&mut missing, long, &ReapedBy::Starter).is_err());
     }
 
     #[test]

@@ -29,7 +29,7 @@ use rustix::process::getpid;
 
 use self::watch::{ParentDeath, supervise};
 use crate::{
-    agent::{self, Calling, NOBODY},
+    agent::{self, Calling, NO_DRIVER},
     debug, doctor, driver,
     error::Error,
     messages,
@@ -94,7 +94,7 @@ pub fn serve_drivers(calling: &Calling, only_once: bool) -> i32 {
             agent::call(calling, interrupts, key_file).await
         };
         match supervise(ParentDeath::Ignored, work) {
-            NOBODY => {}
+            NO_DRIVER => {}
             status if only_once || status > 128 => return status,
             _ => {}
         }

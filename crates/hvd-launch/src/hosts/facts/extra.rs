@@ -17,7 +17,7 @@ use super::{
     Question,
     files::{self, Directory, Program},
 };
-use crate::process::{Custody, subprocess};
+use crate::process::{ReapedBy, subprocess};
 
 /// How long each program may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -70,8 +70,11 @@ struct PythonAnswer {
 }
 
 /// Asks the programs of this host; takes as long as the slowest, at most some five seconds.
-pub(crate) fn thorough(question: &Question, custody: &Custody) -> Extra {
-    let programs = Programs { question, custody };
+pub(crate) fn thorough(question: &Question, reaped_by: &ReapedBy) -> Extra {
+    let programs = Programs {
+        question,
+        reaped_by,
+    };
     let (python, gpus, mpi) = thread::scope(|scope| {
         let ask = |name: &str| thread::Builder::new().name(format!("hvd-look-{name}"));
         let gpus = ask("gpus").spawn_scoped(scope, || programs.gpus());
@@ -104,7 +107,7 @@ fn joined<T: Default>(thread: Option<ScopedJoinHandle<'_, T>>) -> T {
 #[derive(Clone, Copy)]
 struct Programs<'a> {
     question: &'a Question,
-    custody: &'a Custody,
+    reaped_by: &'a ReapedBy,
 }
 
 impl Programs<'_> {
@@ -152,7 +155,7 @@ impl Programs<'_> {
         if files::directory(&question.directory) == Directory::Present {
             command.current_dir(&question.directory);
         }
-        match subprocess::output(&mut command, PATIENCE, self.custody) {
+        match subprocess::output(&mut command, PATIENCE, self.reaped_by) {
             Ok(text) => Some(text),
             Err(error) => {
                 tracing::debug!(program, %error, "a program did not tell about this host");
@@ -216,7 +219,7 @@ mod tests {
             ("nvidia-smi", smi),
             ("mpirun", mpi),
         ]);
-        let extra = thorough(&question, &Custody::Nobody);
+        let extra = thorough(&question, &ReapedBy::Starter);
         let interpreter = extra.interpreter.unwrap();
         assert_eq!(
             (&*interpreter.path, &*interpreter.version),
@@ -230,7 +233,7 @@ mod tests {
     #[test]
     fn a_host_without_programs_has_nothing_extra() {
         let (_home, question) = host(&[("python", "echo broken"), ("mpirun", "exit 1")]);
-        let extra = thorough(&question, &Custody::Nobody);
+        let extra = thorough(&question, &ReapedBy::Starter);
         assert_eq!((extra.interpreter, extra.mpi), (None, None));
         assert!(extra.packages.is_empty());
     }
@@ -257,7 +260,9 @@ mod tests {
             .iter()
             .any(|path| Path::new(path).exists());
         assert_eq!(
-            thorough(&question, &Custody::Nobody).interpreter.is_some(),
+            thorough(&question, &ReapedBy::Starter)
+                .interpreter
+                .is_some(),
             has_python
         );
     }

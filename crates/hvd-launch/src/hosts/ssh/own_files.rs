@@ -19,7 +19,7 @@ use super::{
     command::{self, SshOptions},
     recognise::Cause,
 };
-use crate::process::{Custody, Reaper, aside, subprocess};
+use crate::process::{ReapedBy, Reaper, spawn_detached, subprocess};
 
 /// How long a program may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -61,17 +61,17 @@ pub(crate) async fn find(
     interpreter: &str,
     reaper: &Reaper,
 ) -> OwnFiles {
-    let custody = Custody::Reaper(reaper.clone());
+    let reaped_by = ReapedBy::Reaper(reaper.clone());
     match cause {
         Cause::AgentMissing | Cause::NoHorovod | Cause::CommandNotFound => OwnFiles {
-            wheel: wheel(interpreter, custody).await,
+            wheel: wheel(interpreter, reaped_by).await,
             ..OwnFiles::default()
         },
         Cause::HostKeyUnknown | Cause::HostKeyChanged | Cause::KeyRefused => {
             let mut words = command::describe(options, target).into_iter();
             let mut command = Command::new(words.next().unwrap_or_default());
             command.args(words);
-            let settings = output(command, custody).await.unwrap_or_default();
+            let settings = output(command, reaped_by).await.unwrap_or_default();
             OwnFiles {
                 wheel: None,
                 known_hosts: known_hosts(&settings),
@@ -83,20 +83,20 @@ pub(crate) async fn find(
 }
 
 /// The wheel that the Horovod of this Python was installed from.
-pub(crate) async fn wheel(interpreter: &str, custody: Custody) -> Option<String> {
+pub(crate) async fn wheel(interpreter: &str, reaped_by: ReapedBy) -> Option<String> {
     let mut command = Command::new(interpreter);
     // Away from the job's directory, whose files may be called like Python's own modules.
     command.args(["-c", WHEEL]).current_dir("/");
-    let path = output(command, custody).await?;
+    let path = output(command, reaped_by).await?;
     let path = path.trim_end_matches('\n');
     (!path.is_empty() && !path.contains(char::is_control)).then(|| path.to_owned())
 }
 
 /// What a program prints; on a thread of its own, because it is waited for.
-async fn output(mut command: Command, custody: Custody) -> Option<String> {
+async fn output(mut command: Command, reaped_by: ReapedBy) -> Option<String> {
     let (sender, printed) = oneshot::channel();
-    aside("hvd-own-files", move || {
-        let _ = sender.send(subprocess::output(&mut command, PATIENCE, &custody));
+    spawn_detached("hvd-own-files", move || {
+        let _ = sender.send(subprocess::output(&mut command, PATIENCE, &reaped_by));
     });
     let printed = timeout(PATIENCE * 2, printed).await.ok()?.ok()?;
     printed

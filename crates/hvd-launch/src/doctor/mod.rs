@@ -19,7 +19,7 @@ use self::{
 use crate::{
     driver::{Cause, Expedition, PhaseLog, StartClock, make_key},
     error::{Error, Result},
-    output::{OutputFiles, Sink},
+    output::{ConsoleThread, OutputFiles},
     process::{Interrupts, Reaper, spawn_detached},
     spec::{JobSpec, ReportForm},
 };
@@ -33,12 +33,12 @@ pub(super) async fn run(
     form: ReportForm,
     interrupts: &mut Interrupts,
 ) -> Result<i32> {
-    let sink = Sink::start(OutputFiles::default())?;
+    let console_thread = ConsoleThread::start(OutputFiles::default())?;
     let examined = tokio::select! {
-        report = examine(spec, &sink) => Ok(report),
+        report = examine(spec, &console_thread) => Ok(report),
         signal = interrupts.next() => Err(signal),
     };
-    let _ = timeout(LAST_WORDS, sink.finish()).await;
+    let _ = timeout(LAST_WORDS, console_thread.finish()).await;
     let report = match examined {
         Ok(report) => report?,
         Err(signal) => return Ok(Cause::Interrupted(signal).status()),
@@ -58,9 +58,9 @@ pub(super) async fn run(
     }
 }
 
-async fn examine(spec: &JobSpec, sink: &Sink) -> Result<Report> {
+async fn examine(spec: &JobSpec, console_thread: &ConsoleThread) -> Result<Report> {
     let clock = StartClock::new(spec.start_timeout);
-    let phase_log = PhaseLog::new(sink.console().clone(), spec.verbosity);
+    let phase_log = PhaseLog::new(console_thread.sender().clone(), spec.verbosity);
     let (key, secret) = make_key(spec)?;
     let reaper = Reaper::start()?;
     let expedition = Expedition {

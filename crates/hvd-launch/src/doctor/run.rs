@@ -17,7 +17,7 @@ use crate::{
     },
     error::{Error, HostTrouble, Result},
     hosts::{
-        Outcome, Route,
+        Route, RouteOutcome,
         facts::{self, Extra, HostFacts},
         measure::{self, LOADED, LOOKED},
         probe::{ProbePort, ProbeTarget},
@@ -311,11 +311,11 @@ fn pairs(
     let pair = |route: &Route| {
         let (from, to) = (route.from, route.to);
         let (address, round_trip, failure) = match &route.outcome {
-            Outcome::Reached {
+            RouteOutcome::Reached {
                 address,
                 round_trip,
             } => (Some(*address), Some(*round_trip), None),
-            Outcome::Failed(_) => {
+            RouteOutcome::Failed(_) => {
                 let (address, failure) = surveyed.failure(from, to);
                 (address, None, Some(failure))
             }
@@ -365,7 +365,7 @@ mod tests {
         let route = |(from, to)| Route {
             from,
             to,
-            outcome: Outcome::Failed(Vec::new()),
+            outcome: RouteOutcome::Failed(Vec::new()),
         };
         pairs.filter(|(from, to)| from != to).map(route).collect()
     }

@@ -20,15 +20,16 @@ use super::{
     fleet::{Fleet, HostNews},
     function::Results,
     lifecycle::{Action, Cause, Course},
-    phases::PhaseLog,
+    phase_log::PhaseLog,
 };
 use crate::{
     debug::Roster,
     error::Result,
     messages,
-    output::{ConsoleSender, Forwarder, PipeReader, Sink, Source, Written},
+    output::{ConsoleSender, ConsoleThread, Forwarder, OutputSource, PipeReader, Written},
     process::{
-        Interrupts, LocalRanks, Outcome, RankEnd, RankOutput, Reaper, Stream, has_children, tree,
+        Interrupts, LocalRanks, ProcessExit, RankEnd, RankOutput, Reaper, Stream, has_children,
+        tree,
     },
     protocol::{Notice, Urgency},
     spec::Stamp,
@@ -41,7 +42,7 @@ pub(super) struct Job {
     fleet: Option<Fleet>,
     reaper: Reaper,
     ends: mpsc::UnboundedReceiver<RankEnd>,
-    streams: Streams,
+    streams: OutputStreams,
     course: Course,
     phase_log: PhaseLog,
     began: Instant,
@@ -50,14 +51,14 @@ pub(super) struct Job {
 }
 
 /// All output on its way; each stream returns its last lines.
-pub(super) struct Streams {
+pub(super) struct OutputStreams {
     console: ConsoleSender,
     stamp: Stamp,
     all_gone: watch::Sender<bool>,
     forwarders: JoinSet<(Rank, Vec<String>)>,
 }
 
-impl Streams {
+impl OutputStreams {
     /// No output yet.
     pub(super) fn new(console: ConsoleSender, stamp: Stamp) -> Self {
         Self {
@@ -72,11 +73,11 @@ impl Streams {
     pub(super) fn add_pipe(&mut self, output: RankOutput) -> Result<()> {
         let RankOutput { rank, stream, pipe } = output;
         let pipe = PipeReader::new(pipe, self.all_gone.subscribe())?;
-        self.add(rank, stream, Source::Pipe(pipe));
+        self.add(rank, stream, OutputSource::Pipe(pipe));
         Ok(())
     }
 
-    fn add(&mut self, rank: Rank, stream: Stream, source: Source) {
+    fn add(&mut self, rank: Rank, stream: Stream, source: OutputSource) {
         let forwarder = Forwarder::new(rank, stream, self.console.clone(), self.stamp);
         self.forwarders
             .spawn(async move { (rank, forwarder.run(source).await) });
@@ -108,7 +109,7 @@ pub(super) struct Ranks {
 
 impl Job {
     /// A job whose ranks all run.
-    pub(super) fn new(ranks: Ranks, streams: Streams, phase_log: PhaseLog) -> Self {
+    pub(super) fn new(ranks: Ranks, streams: OutputStreams, phase_log: PhaseLog) -> Self {
         let course = Course::new(ranks.placements.len());
         let Ranks {
             placements,
@@ -149,7 +150,7 @@ impl Job {
     /// Everything after the last process is gone: the rest of the output, the report, the results.
     pub(super) async fn last_words(
         self,
-        sink: Sink,
+        console_thread: ConsoleThread,
         results: Option<Results>,
         server: &Server,
     ) -> Result<Written> {
@@ -177,13 +178,13 @@ impl Job {
                         .map(|(rank, state)| (&placements[rank.index()], state));
                     let failed = &placements[rank.index()];
                     let report = messages::failure_report(failed, outcome, blamed, &tail);
-                    sink.console().report(report).await;
+                    console_thread.sender().report(report).await;
                 }
             }
             (Cause::HostLost, _) => {
                 if let Some((host, why)) = course.lost_host() {
                     let report = messages::host_lost(&placements, host, why);
-                    sink.console().report(report).await;
+                    console_thread.sender().report(report).await;
                 }
             }
             (Cause::Success, Some(results)) => {
@@ -191,7 +192,7 @@ impl Job {
             }
             _ => {}
         }
-        let written = sink.finish().await;
+        let written = console_thread.finish().await;
         delivered.map(|()| written)
     }
 
@@ -199,7 +200,7 @@ impl Job {
     pub(super) async fn take_its_course(
         &mut self,
         interrupts: &mut Interrupts,
-        sink: &Sink,
+        console_thread: &ConsoleThread,
         server: &Server,
     ) {
         let mut reader_gone = false;
@@ -217,7 +218,7 @@ impl Job {
                 }
                 _ = rounds.changed() => self.course.is_killing().then_some(Action::Kill),
                 signal = interrupts.next() => self.interrupt(signal),
-                () = sink.reader_gone(), if !reader_gone => {
+                () = console_thread.reader_gone(), if !reader_gone => {
                     reader_gone = true;
                     self.course.reader_gone(Instant::now())
                 }
@@ -248,7 +249,7 @@ impl Job {
             .follow_blame(|rank| blame::culprit(&note(rank)?));
     }
 
-    fn note_end(&mut self, rank: Rank, outcome: Outcome, server: &Server) {
+    fn note_end(&mut self, rank: Rank, outcome: ProcessExit, server: &Server) {
         // Ranks that wait for it in their init() need not wait any longer.
         server.end_rank(rank, &messages::how_ended(self.placement(rank), outcome));
         self.roster.ended(rank);
@@ -275,7 +276,9 @@ impl Job {
                 rank,
                 stream,
                 receiver,
-            } => self.streams.add(rank, stream, Source::Channel(receiver)),
+            } => self
+                .streams
+                .add(rank, stream, OutputSource::Channel(receiver)),
             HostNews::Lost(why) => {
                 let host = fleet.host_mut(host);
                 host.is_over = true;

@@ -21,7 +21,7 @@ use std::{
 
 use hvd_types::Rank;
 
-use crate::{messages::BlamedState, process::Outcome};
+use crate::{messages::BlamedState, process::ProcessExit};
 
 /// How long survivors may take to notice and to raise their own errors. Leftovers of a job that
 /// ended well get it too, to clean up (Python's resource tracker removes shared memory then).
@@ -54,7 +54,7 @@ pub(crate) enum Cause {
     /// Every rank exited with 0.
     Success,
     /// A rank failed.
-    Failure(Rank, Outcome),
+    Failure(Rank, ProcessExit),
     /// A host with ranks on it is gone, see [`Course::lost_host`].
     HostLost,
     /// A signal asked for it.
@@ -92,7 +92,7 @@ pub(crate) struct Course {
     running: usize,
     cause: Cause,
     /// Ranks that failed before anything was sent to them.
-    failures: Vec<(Rank, Outcome)>,
+    failures: Vec<(Rank, ProcessExit)>,
     /// Ranks that exited with code 0 before anything was sent to them.
     exited_well: HashSet<Rank>,
     /// Whom the cause blames although that rank has not failed: it may have exited with code 0, or
@@ -138,7 +138,7 @@ impl Course {
     }
 
     /// A worker has ended.
-    pub(crate) fn worker_ended(&mut self, rank: Rank, outcome: Outcome, now: Instant) {
+    pub(crate) fn worker_ended(&mut self, rank: Rank, outcome: ProcessExit, now: Instant) {
         self.running -= 1;
         if matches!(self.phase, Phase::Running | Phase::Grace) {
             self.note_own_end(rank, outcome);
@@ -149,7 +149,7 @@ impl Course {
     }
 
     /// A rank has ended before anything was sent to it.
-    fn note_own_end(&mut self, rank: Rank, outcome: Outcome) {
+    fn note_own_end(&mut self, rank: Rank, outcome: ProcessExit) {
         if !outcome.is_failure() {
             self.exited_well.insert(rank);
             return;
@@ -171,7 +171,7 @@ impl Course {
         };
         let is_consequence = matches!(
             self.cause,
-            Cause::Success | Cause::Failure(_, Outcome::Exited(_))
+            Cause::Success | Cause::Failure(_, ProcessExit::Exited(_))
         );
         if explains && is_consequence {
             self.cause = Cause::HostLost;
@@ -189,10 +189,10 @@ impl Course {
     }
 
     /// Whether a failure explains more than what is known so far.
-    fn is_better(&self, outcome: Outcome) -> bool {
+    fn is_better(&self, outcome: ProcessExit) -> bool {
         match self.cause {
             Cause::Success => true,
-            Cause::Failure(_, Outcome::Exited(_)) => matches!(outcome, Outcome::Killed(_)),
+            Cause::Failure(_, ProcessExit::Exited(_)) => matches!(outcome, ProcessExit::Killed(_)),
             _ => false,
         }
     }
@@ -201,11 +201,11 @@ impl Course {
     /// that blames nobody else (END-3). A rank that a signal killed has its own reason.
     pub(crate) fn follow_blame(&mut self, culprit_of: impl Fn(Rank) -> Option<Rank>) {
         for _ in 0..self.failures.len() {
-            let Cause::Failure(rank, Outcome::Exited(_)) = self.cause else {
+            let Cause::Failure(rank, ProcessExit::Exited(_)) = self.cause else {
                 return;
             };
             let culprit = culprit_of(rank).filter(|&culprit| culprit != rank);
-            let failed = |&&(other, _): &&(Rank, Outcome)| Some(other) == culprit;
+            let failed = |&&(other, _): &&(Rank, ProcessExit)| Some(other) == culprit;
             let Some(&(culprit, outcome)) = self.failures.iter().find(failed) else {
                 self.blamed = culprit;
                 return;
@@ -291,9 +291,9 @@ mod tests {
     #[test]
     fn a_rank_that_ends_well_does_not_end_the_job() {
         let (mut course, start) = (Course::new(2), Instant::now());
-        course.worker_ended(ZERO, Outcome::Exited(0), start);
+        course.worker_ended(ZERO, ProcessExit::Exited(0), start);
         assert_eq!((course.deadline(), course.running()), (None, 1));
-        course.worker_ended(ONE, Outcome::Exited(0), at(start, 9));
+        course.worker_ended(ONE, ProcessExit::Exited(0), at(start, 9));
         assert_eq!(course.cause(), Cause::Success);
         assert_eq!(
             course.deadline(),
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn end_4_survivors_are_asked_then_ended_within_five_seconds() {
         let (mut course, start) = (Course::new(3), Instant::now());
-        course.worker_ended(ONE, Outcome::Exited(3), start);
+        course.worker_ended(ONE, ProcessExit::Exited(3), start);
         assert_eq!(course.tick(at(start, 499)), None);
         assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
         assert_eq!(course.tick(at(start, 3999)), None);
@@ -317,26 +317,29 @@ mod tests {
     #[test]
     fn end_2_a_rank_killed_in_the_window_explains_more_than_one_that_exited() {
         let (mut course, start) = (Course::new(4), Instant::now());
-        course.worker_ended(ONE, Outcome::Exited(1), start);
-        course.worker_ended(ZERO, Outcome::Killed(11), at(start, 10));
-        course.worker_ended(Rank::new(2), Outcome::Killed(6), at(start, 20));
-        assert_eq!(course.cause(), Cause::Failure(ZERO, Outcome::Killed(11)));
-        assert_eq!(Outcome::Killed(11).status(), 139);
+        course.worker_ended(ONE, ProcessExit::Exited(1), start);
+        course.worker_ended(ZERO, ProcessExit::Killed(11), at(start, 10));
+        course.worker_ended(Rank::new(2), ProcessExit::Killed(6), at(start, 20));
+        assert_eq!(
+            course.cause(),
+            Cause::Failure(ZERO, ProcessExit::Killed(11))
+        );
+        assert_eq!(ProcessExit::Killed(11).status(), 139);
     }
 
     #[test]
     fn end_2_what_we_killed_ourselves_explains_nothing() {
         let (mut course, start) = (Course::new(2), Instant::now());
-        course.worker_ended(ONE, Outcome::Exited(7), start);
+        course.worker_ended(ONE, ProcessExit::Exited(7), start);
         course.tick(at(start, 500));
-        course.worker_ended(ZERO, Outcome::Killed(15), at(start, 510));
-        assert_eq!(course.cause(), Cause::Failure(ONE, Outcome::Exited(7)));
+        course.worker_ended(ZERO, ProcessExit::Killed(15), at(start, 510));
+        assert_eq!(course.cause(), Cause::Failure(ONE, ProcessExit::Exited(7)));
     }
 
     #[test]
     fn end_2b_a_lost_host_explains_what_its_peers_complain_about() {
         let (mut course, start) = (Course::new(4), Instant::now());
-        course.worker_ended(ZERO, Outcome::Exited(1), start);
+        course.worker_ended(ZERO, ProcessExit::Exited(1), start);
         let lost = HashSet::from([Rank::new(2), Rank::new(3)]);
         course.host_lost("b", "its agent was killed", &lost, at(start, 10));
         assert_eq!((course.cause(), course.running()), (Cause::HostLost, 1));
@@ -345,16 +348,16 @@ mod tests {
         assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
         assert_eq!(course.deadline(), Some(start + KILL_AFTER_LOSS));
         let mut course = Course::new(2);
-        course.worker_ended(ZERO, Outcome::Killed(9), start);
+        course.worker_ended(ZERO, ProcessExit::Killed(9), start);
         course.host_lost("b", "silent", &HashSet::from([ONE]), at(start, 10));
-        assert_eq!(course.cause(), Cause::Failure(ZERO, Outcome::Killed(9)));
+        assert_eq!(course.cause(), Cause::Failure(ZERO, ProcessExit::Killed(9)));
     }
 
     #[test]
     fn end_2c_a_loss_that_is_noticed_late_explains_the_rank_that_is_blamed() {
         for (culprit, is_explained) in [(Some(ONE), true), (None, false)] {
             let (mut course, start) = (Course::new(2), Instant::now());
-            course.worker_ended(ZERO, Outcome::Exited(1), start);
+            course.worker_ended(ZERO, ProcessExit::Exited(1), start);
             assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
             course.follow_blame(|_| culprit);
             course.host_lost("b", "silent", &HashSet::from([ONE]), at(start, 900));
@@ -366,31 +369,31 @@ mod tests {
     #[test]
     fn a_blamed_rank_that_exited_well_is_told_from_one_that_still_ran() {
         let (mut course, start) = (Course::new(3), Instant::now());
-        course.worker_ended(ONE, Outcome::Exited(0), start);
-        course.worker_ended(ZERO, Outcome::Exited(1), at(start, 5));
+        course.worker_ended(ONE, ProcessExit::Exited(0), start);
+        course.worker_ended(ZERO, ProcessExit::Exited(1), at(start, 5));
         course.follow_blame(|_| Some(ONE));
         assert_eq!(course.blamed(), Some((ONE, BlamedState::ExitedWell)));
         let two = Rank::new(2);
         course.follow_blame(|_| Some(two));
         course.tick(at(start, 600));
-        course.worker_ended(two, Outcome::Exited(0), at(start, 610));
+        course.worker_ended(two, ProcessExit::Exited(0), at(start, 610));
         assert_eq!(course.blamed(), Some((two, BlamedState::Running)));
     }
 
     #[test]
     fn end_3_a_consequence_that_ended_first_is_not_the_cause() {
         let (mut course, start) = (Course::new(3), Instant::now());
-        course.worker_ended(ZERO, Outcome::Exited(1), start);
+        course.worker_ended(ZERO, ProcessExit::Exited(1), start);
         course.follow_blame(|_| Some(ONE));
         assert_eq!(
             course.cause(),
-            Cause::Failure(ZERO, Outcome::Exited(1)),
+            Cause::Failure(ZERO, ProcessExit::Exited(1)),
             "the other one has not failed yet"
         );
         assert_eq!(course.blamed(), Some((ONE, BlamedState::Running)));
-        course.worker_ended(ONE, Outcome::Exited(3), at(start, 40));
+        course.worker_ended(ONE, ProcessExit::Exited(3), at(start, 40));
         course.follow_blame(|rank| (rank == ZERO).then_some(ONE));
-        assert_eq!(course.cause(), Cause::Failure(ONE, Outcome::Exited(3)));
+        assert_eq!(course.cause(), Cause::Failure(ONE, ProcessExit::Exited(3)));
         course.follow_blame(|rank| Some(if rank == ONE { ZERO } else { ONE }));
         assert!(
             matches!(course.cause(), Cause::Failure(..)),
@@ -417,16 +420,16 @@ mod tests {
     #[test]
     fn end_1_the_first_cause_wins() {
         let (mut course, start) = (Course::new(2), Instant::now());
-        course.worker_ended(ZERO, Outcome::Exited(5), start);
+        course.worker_ended(ZERO, ProcessExit::Exited(5), start);
         assert_eq!(
             course.interrupted(libc::SIGINT, at(start, 1)),
             Some(Action::Terminate)
         );
         assert_eq!(course.reader_gone(at(start, 2)), None);
-        assert_eq!(course.cause(), Cause::Failure(ZERO, Outcome::Exited(5)));
+        assert_eq!(course.cause(), Cause::Failure(ZERO, ProcessExit::Exited(5)));
         let mut course = Course::new(1);
         assert_eq!(course.reader_gone(start), Some(Action::Terminate));
-        course.worker_ended(ZERO, Outcome::Killed(15), at(start, 1));
+        course.worker_ended(ZERO, ProcessExit::Killed(15), at(start, 1));
         assert_eq!(course.cause(), Cause::ReaderGone);
     }
 }

@@ -1,5 +1,5 @@
 //! The driver's work from first to last: prepare, start, let the job take its course, say the last
-//! words. The phases of the start share one budget; afterwards only the job itself takes time.
+//! words. The phase_log of the start share one budget; afterwards only the job itself takes time.
 
 pub(crate) mod agent_port;
 pub(crate) mod findings;
@@ -7,7 +7,7 @@ mod fleet;
 mod function;
 mod job;
 mod lifecycle;
-mod phases;
+mod phase_log;
 mod prepare_hosts;
 mod start_agent;
 mod survey;
@@ -15,7 +15,7 @@ mod survey;
 pub(crate) use findings::{Finding, HostAnswer, Severity};
 pub(crate) use fleet::{Fleet, Greeting, Muster};
 pub(crate) use lifecycle::Cause;
-pub(crate) use phases::{PhaseLog, StartClock};
+pub(crate) use phase_log::{PhaseLog, StartClock};
 pub(crate) use prepare_hosts::{Expedition, Member, site_numbers};
 pub(crate) use survey::{Site, Surveyed, Thoroughness, survey};
 
@@ -30,13 +30,13 @@ use tokio::{
 
 use self::{
     function::Results,
-    job::{Job, Ranks, Streams},
+    job::{Job, OutputStreams, Ranks},
 };
 use crate::{
     debug::{Post, Roster},
     error::{Error, Result},
     messages,
-    output::{OutputFiles, Sink, Written},
+    output::{ConsoleThread, OutputFiles, Written},
     process::{Interrupts, KeyFile, LocalRanks, Meeting, RankTask, Reaper, environment},
     protocol::Secret,
     spec::JobSpec,
@@ -57,9 +57,9 @@ pub(crate) async fn run(
         Some(directory) => OutputFiles::create(directory, spec.placements.len())?,
         None => OutputFiles::default(),
     };
-    let sink = Sink::start(files)?;
+    let console_thread = ConsoleThread::start(files)?;
     let started = tokio::select! {
-        begun = begin(spec, clock, &sink, key_file) => begun.map_err(Stop::Failed),
+        begun = begin(spec, clock, &console_thread, key_file) => begun.map_err(Stop::Failed),
         signal = interrupts.next() => Err(Stop::Interrupted(signal)),
     };
     let Begun {
@@ -69,15 +69,16 @@ pub(crate) async fn run(
     } = match started {
         Ok(begun) => begun,
         Err(stop) => {
-            let _ = timeout(LAST_WORDS, sink.finish()).await;
+            let _ = timeout(LAST_WORDS, console_thread.finish()).await;
             return stop.into_result();
         }
     };
     let post = Post::open(spec, job.roster(), server.store());
-    job.take_its_course(interrupts, &sink, &server).await;
+    job.take_its_course(interrupts, &console_thread, &server)
+        .await;
     drop(post);
     let cause = job.cause();
-    let last_words = job.last_words(sink, results, &server);
+    let last_words = job.last_words(console_thread, results, &server);
     if matches!(cause, Cause::Interrupted(_) | Cause::ReaderGone) {
         let _ = timeout(LAST_WORDS, last_words).await;
         return Ok(cause.status());
@@ -116,10 +117,10 @@ impl Stop {
 async fn begin(
     spec: &JobSpec,
     mut clock: StartClock,
-    sink: &Sink,
+    console_thread: &ConsoleThread,
     key_file: &Path,
 ) -> Result<Begun> {
-    let phase_log = PhaseLog::new(sink.console().clone(), spec.verbosity);
+    let phase_log = PhaseLog::new(console_thread.sender().clone(), spec.verbosity);
     for placement in &spec.placements {
         phase_log.verbose(|| messages::planned(placement));
     }
@@ -147,7 +148,7 @@ async fn begin(
             key_file: key_file.path(),
         },
     };
-    let mut streams = Streams::new(sink.console().clone(), spec.output.stamp);
+    let mut streams = OutputStreams::new(console_thread.sender().clone(), spec.output.stamp);
     let (sender, ends) = mpsc::unbounded_channel();
     let local_ranks = local.start(&muster.local, &muster.variables, &sender, &mut streams)?;
     let mut started: Vec<(Rank, i32)> = local_ranks.pids().collect();
@@ -206,7 +207,7 @@ impl Local<'_> {
         placements: &[Placement],
         variables: &[(String, String)],
         ends: &mpsc::UnboundedSender<crate::process::RankEnd>,
-        streams: &mut Streams,
+        streams: &mut OutputStreams,
     ) -> Result<LocalRanks> {
         let JobSpec {
             inherited,

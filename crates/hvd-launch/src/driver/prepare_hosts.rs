@@ -1,5 +1,5 @@
 //! From the plan to hosts that are ready: which of them are elsewhere, their agents, whether they are
-//! fit for the job, and how their ranks will reach each other. The phases `resolve`, `agents`,
+//! fit for the job, and how their ranks will reach each other. The phase_log `resolve`, `agents`,
 //! `versions` and `reachability` of a start.
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use super::{
     agent_port::Door,
     findings::{self, Finding, HostAnswer, Job, Severity},
     fleet::{Fleet, Greeting, Muster},
-    phases::{PhaseLog, StartClock},
+    phase_log::{PhaseLog, StartClock},
     start_agent::Summons,
     survey::{Site, Surveyed, Thoroughness, survey},
 };

@@ -30,7 +30,7 @@ use crate::{
     error::HostTrouble,
     hosts::ssh::{self, Cause, own_files},
     link::{Link, SecureStream, adopt},
-    process::{Outcome, ReapedBy, Reaper, before_exec},
+    process::{ProcessExit, ReapedBy, Reaper, before_exec},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Opening},
     spec::RemoteOptions,
 };
@@ -59,7 +59,7 @@ pub(crate) type AgentLink = Link<Notice, Opening>;
 pub(crate) struct Ssh {
     pub(crate) pid: Pid,
     /// How it ends.
-    pub(crate) end: oneshot::Receiver<Outcome>,
+    pub(crate) end: oneshot::Receiver<ProcessExit>,
     has_ended: Arc<AtomicBool>,
     began: Instant,
     words: Words,
@@ -202,7 +202,7 @@ impl Summons {
             Err(Trouble::Ended { noise }) => {
                 drop(input);
                 let end = timeout(SSH_END, &mut ssh.end).await;
-                let code = end.ok().and_then(Result::ok).map(Outcome::status);
+                let code = end.ok().and_then(Result::ok).map(ProcessExit::status);
                 return Err(self.refusal(code, &ssh.words(), &noise, reaper).await);
             }
         };

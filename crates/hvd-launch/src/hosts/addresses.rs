@@ -169,12 +169,12 @@ pub struct Route {
     /// Who is connected to.
     pub to: usize,
     /// The address to use, or all that was tried.
-    pub outcome: Outcome,
+    pub outcome: RouteOutcome,
 }
 
 /// The end of the search for one pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RouteOutcome {
     /// This address answers.
     Reached {
         /// The address.
@@ -221,12 +221,12 @@ pub fn choose(hosts: &[HostAddresses], probes: &[Probe], rules: &Rules) -> Reach
 /// The first address that answers.
 fn search<'a>(
     tried: impl Iterator<Item = (IpAddr, Option<&'a Result<Duration, String>>)>,
-) -> Outcome {
+) -> RouteOutcome {
     let mut failed = Vec::new();
     for (address, result) in tried {
         match result {
             Some(Ok(round_trip)) => {
-                return Outcome::Reached {
+                return RouteOutcome::Reached {
                     address,
                     round_trip: *round_trip,
                 };
@@ -235,7 +235,7 @@ fn search<'a>(
             None => failed.push((address, "no answer in time".to_owned())),
         }
     }
-    Outcome::Failed(failed)
+    RouteOutcome::Failed(failed)
 }
 
 impl Reachability {
@@ -247,8 +247,8 @@ impl Reachability {
     /// The address `from` uses to reach `to`.
     pub fn address(&self, from: usize, to: usize) -> Option<IpAddr> {
         match self.outcome(from, to)? {
-            Outcome::Reached { address, .. } => Some(*address),
-            Outcome::Failed(_) => None,
+            RouteOutcome::Reached { address, .. } => Some(*address),
+            RouteOutcome::Failed(_) => None,
         }
     }
 
@@ -259,16 +259,16 @@ impl Reachability {
 
     /// The pairs without an address.
     pub fn failures(&self) -> impl Iterator<Item = &Route> {
-        let is_failed = |route: &&Route| matches!(route.outcome, Outcome::Failed(_));
+        let is_failed = |route: &&Route| matches!(route.outcome, RouteOutcome::Failed(_));
         self.routes.iter().filter(is_failed)
     }
 
     /// Whether `from` has an address for `to`.
     fn reaches(&self, from: usize, to: usize) -> bool {
-        matches!(self.outcome(from, to), Some(Outcome::Reached { .. }))
+        matches!(self.outcome(from, to), Some(RouteOutcome::Reached { .. }))
     }
 
-    fn outcome(&self, from: usize, to: usize) -> Option<&Outcome> {
+    fn outcome(&self, from: usize, to: usize) -> Option<&RouteOutcome> {
         self.route(from, to).map(|route| &route.outcome)
     }
 

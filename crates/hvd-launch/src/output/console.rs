@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::fstat;
 
-use super::outlet::{Attempt, Outlet};
+use super::outlet::{Outlet, WriteAttempt};
 use crate::process::Stream;
 
 /// Where forwarded output and the launcher's own lines go.
@@ -47,7 +47,7 @@ impl<W: Write + AsFd> Console<W> {
     }
 
     /// Writes whole lines, the last of which may lack its end, in one piece.
-    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) -> Attempt {
+    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) -> WriteAttempt {
         let index = stream as usize;
         let place = if self.same_place { 0 } else { index };
         let head: &[u8] = match bytes {

@@ -6,15 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hvd_types::Rank;
 
 use super::{
+    console_thread::ConsoleSender,
     pipe::PipeReader,
     prefixer::{Prefixer, stamp},
-    sink::ConsoleSender,
     tail::Tail,
 };
 use crate::{link::ChannelReceiver, process::Stream, spec::Stamp};
 
 /// Where a worker's output comes from.
-pub(crate) enum Source {
+pub(crate) enum OutputSource {
     /// A worker on this host.
     Pipe(PipeReader),
     /// A worker on another host.
@@ -46,14 +46,14 @@ impl Forwarder {
     }
 
     /// Forwards until the end and returns the last lines.
-    pub(crate) async fn run(mut self, source: Source) -> Vec<String> {
+    pub(crate) async fn run(mut self, source: OutputSource) -> Vec<String> {
         match source {
-            Source::Pipe(mut pipe) => {
+            OutputSource::Pipe(mut pipe) => {
                 while let Some(bytes) = pipe.next().await {
                     self.take(bytes).await;
                 }
             }
-            Source::Channel(mut channel) => {
+            OutputSource::Channel(mut channel) => {
                 while let Some(bytes) = channel.receive().await {
                     self.take(&bytes).await;
                 }

@@ -30,7 +30,7 @@ pub(super) struct Outlet<W> {
 
 /// What became of one write.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct WriteAttempt {
     /// Lines that could not be written, wholly or in part.
     pub(super) lost: u64,
     /// Whether the head was written.
@@ -59,7 +59,7 @@ impl<W: Write + AsFd> Outlet<W> {
 
     /// Writes `head`, which is none of the ranks' and not counted, and then whole lines, the last of
     /// which may lack its end; or as much of that as possible.
-    pub(super) fn write(&mut self, head: &[u8], bytes: &[u8]) -> Attempt {
+    pub(super) fn write(&mut self, head: &[u8], bytes: &[u8]) -> WriteAttempt {
         let joined;
         let all = if head.is_empty() {
             bytes
@@ -74,7 +74,7 @@ impl<W: Write + AsFd> Outlet<W> {
             Ok(()) => self.worked(),
             Err(error) => self.failed(lost, &error),
         };
-        Attempt {
+        WriteAttempt {
             lost,
             has_head: written >= head.len(),
             is_unfinished: all[..written]

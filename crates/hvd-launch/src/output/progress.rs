@@ -13,22 +13,22 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// The line, while there is one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     is_wanted: bool,
-    line: Arc<Mutex<Option<Line>>>,
+    line: Arc<Mutex<Option<DrawnLine>>>,
 }
 
 /// Gone from the terminal when dropped.
 #[derive(Debug)]
-struct Line(ProgressBar);
+struct DrawnLine(ProgressBar);
 
-impl Drop for Line {
+impl Drop for DrawnLine {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
 }
 
-impl Progress {
+impl ProgressLine {
     /// A line on stderr, if that is a terminal.
     pub(crate) fn on_terminal() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Progress {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(TICK);
-            Line(bar)
+            DrawnLine(bar)
         });
         line.0.set_message(text.to_owned());
     }

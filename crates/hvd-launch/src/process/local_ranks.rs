@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, getpid};
 use tokio::sync::mpsc;
 
 use super::{
-    outcome::Outcome,
+    exit::ProcessExit,
     reaper::Reaper,
     stream::Stream,
     tree,
@@ -35,7 +35,7 @@ pub(crate) struct RankOutput {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RankEnd {
     pub(crate) rank: Rank,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ProcessExit,
 }
 
 /// The ranks on this machine.

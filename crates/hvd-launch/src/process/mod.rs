@@ -8,11 +8,11 @@
 pub(crate) mod ancestors;
 mod detached;
 mod environment;
+mod exit;
 mod interrupts;
 pub(crate) mod key_file;
 mod local_ranks;
 pub(crate) mod os;
-mod outcome;
 mod reaper;
 mod stream;
 pub(crate) mod subprocess;
@@ -25,11 +25,11 @@ pub(crate) use detached::spawn_detached;
 pub(crate) use environment::{
     Meeting, Reach, environment, meeting_variables, passed_on, rank_variables,
 };
+pub(crate) use exit::ProcessExit;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use key_file::KeyFile;
 pub(crate) use local_ranks::{LocalRanks, RankEnd, RankOutput};
 pub(crate) use os::{SignalSet, WallClock, before_exec, local_time};
-pub(crate) use outcome::Outcome;
 pub(crate) use reaper::{Reaper, has_children};
 pub(crate) use stream::Stream;
 pub(crate) use subprocess::ReapedBy;

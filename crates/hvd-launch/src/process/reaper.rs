@@ -18,10 +18,10 @@ use tokio::{
     sync::watch,
 };
 
-use super::outcome::Outcome;
+use super::exit::ProcessExit;
 use crate::error::{Error, Result};
 
-type Callback = Box<dyn FnOnce(Outcome) + Send>;
+type Callback = Box<dyn FnOnce(ProcessExit) + Send>;
 
 /// The children of this process.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Reaper {
 
     /// Has `callback` told how the child `pid` ends. To be called before anything is awaited after
     /// the child was started.
-    pub(crate) fn watch(&self, pid: Pid, callback: impl FnOnce(Outcome) + Send + 'static) {
+    pub(crate) fn watch(&self, pid: Pid, callback: impl FnOnce(ProcessExit) + Send + 'static) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.insert(pid.as_raw_pid(), Box::new(callback));
     }
@@ -62,7 +62,7 @@ impl Reaper {
     pub(crate) fn spawn(
         &self,
         command: &mut Command,
-        callback: impl FnOnce(Outcome) + Send + 'static,
+        callback: impl FnOnce(ProcessExit) + Send + 'static,
     ) -> io::Result<Child> {
         // Held until the child is known, so that its end is not taken for an orphan's.
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,8 +90,8 @@ impl Reaper {
 
     fn tell(&self, pid: Pid, status: WaitStatus) {
         let outcome = match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Outcome::Exited(code),
-            (None, Some(signal)) => Outcome::Killed(signal),
+            (Some(code), _) => ProcessExit::Exited(code),
+            (None, Some(signal)) => ProcessExit::Killed(signal),
             (None, None) => return,
         };
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,7 +17,7 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
-use super::{outcome::Outcome, reaper::Reaper};
+use super::{exit::ProcessExit, reaper::Reaper};
 
 /// The most that is read of an answer; nobody asks for more.
 const LONGEST: usize = 256 * 1024;
@@ -50,7 +50,7 @@ pub(crate) fn output(
     let text = read_to_end(stdout, end)?;
     match child.ended_by(end) {
         None => Err(io::ErrorKind::TimedOut.into()),
-        Some(Outcome::Exited(0)) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Some(ProcessExit::Exited(0)) => Ok(String::from_utf8_lossy(&text).into_owned()),
         Some(other) => Err(io::Error::other(format!("it ended with {other:?}"))),
     }
 }
@@ -89,7 +89,7 @@ fn is_ready(descriptor: BorrowedFd<'_>, end: Instant) -> io::Result<bool> {
 /// A child that is ended, with all it started, when nobody needs it any more.
 struct Kept {
     pid: Option<Pid>,
-    end: Receiver<Outcome>,
+    end: Receiver<ProcessExit>,
     has_ended: bool,
 }
 
@@ -120,7 +120,7 @@ impl Kept {
         Ok((kept, stdout))
     }
 
-    fn ended_by(&mut self, end: Instant) -> Option<Outcome> {
+    fn ended_by(&mut self, end: Instant) -> Option<ProcessExit> {
         let left = end.saturating_duration_since(Instant::now());
         let outcome = self.end.recv_timeout(left).ok();
         self.has_ended |= outcome.is_some();
@@ -156,12 +156,12 @@ mod tests {
 
     /// Does what a reaper would: the tests of a program share one process, and a reaper would take
     /// the children of other tests as well.
-    pub(crate) fn wait_for(mut child: Child, tell: impl FnOnce(Outcome) + Send + 'static) {
+    pub(crate) fn wait_for(mut child: Child, tell: impl FnOnce(ProcessExit) + Send + 'static) {
         let wait = move || {
             let status = child.wait().unwrap();
             tell(match status.code() {
-                Some(code) => Outcome::Exited(code),
-                None => Outcome::Killed(status.signal().unwrap()),
+                Some(code) => ProcessExit::Exited(code),
+                None => ProcessExit::Killed(status.signal().unwrap()),
             });
         };
         thread::Builder::new().spawn(wait).unwrap();

@@ -29,7 +29,7 @@ use crate::{
         facts::{Extra, HostFacts},
         probe::{ProbeFailure, ProbeTarget},
     },
-    process::{Outcome, Stream},
+    process::{ProcessExit, Stream},
 };
 
 /// How the agent's first line begins; its version follows. Whatever a login shell prints comes
@@ -148,7 +148,7 @@ pub(crate) enum Notice {
     /// Somebody ends the agent; its ranks go with it.
     Leaving { why: String },
     /// A rank has ended.
-    Ended { rank: u32, outcome: Outcome },
+    Ended { rank: u32, outcome: ProcessExit },
     /// No process of the job is left on this host.
     Gone,
 }

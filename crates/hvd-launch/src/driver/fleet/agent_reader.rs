@@ -11,7 +11,7 @@ use crate::{
     hosts::ssh,
     link::{Channel, Loss, News, SILENCE},
     messages,
-    process::Outcome,
+    process::ProcessExit,
     protocol::{Notice, Opening, carry},
 };
 
@@ -88,9 +88,9 @@ async fn connect_store(store: SocketAddr, channel: Channel) {
 }
 
 /// Waits for the end of `ssh`, if there is one.
-async fn end_of(ssh: &mut Option<Ssh>) -> Outcome {
+async fn end_of(ssh: &mut Option<Ssh>) -> ProcessExit {
     match ssh {
-        Some(ssh) => (&mut ssh.end).await.unwrap_or(Outcome::Exited(0)),
+        Some(ssh) => (&mut ssh.end).await.unwrap_or(ProcessExit::Exited(0)),
         None => std::future::pending().await,
     }
 }
@@ -105,7 +105,7 @@ fn words_of(ssh: Option<&Ssh>) -> String {
 async fn next_news(
     link: &mut AgentLink,
     ssh: &mut Option<Ssh>,
-    end: &mut Option<Outcome>,
+    end: &mut Option<ProcessExit>,
 ) -> Option<News<Notice, Opening>> {
     if end.is_none() {
         tokio::select! {
@@ -115,7 +115,7 @@ async fn next_news(
         }
     }
     let patience = match end {
-        Some(Outcome::Exited(0)) => SSH_END,
+        Some(ProcessExit::Exited(0)) => SSH_END,
         _ => Duration::ZERO,
     };
     timeout(patience, link.hear()).await.ok()
@@ -142,21 +142,21 @@ async fn explain(loss: &Loss, ssh: &mut Option<Ssh>) -> String {
 }
 
 /// In words, from how `ssh` ended: it passes the status of the agent on, or 255 for its own.
-fn lost_by(end: Outcome, words: &str) -> String {
+fn lost_by(end: ProcessExit, words: &str) -> String {
     let lines = ssh::said(words);
     let last = lines.iter().rfind(|line| !line.is_empty());
     let quoted = last.map_or_else(String::new, |line| format!(": {line}"));
     match end {
-        Outcome::Killed(signal) => format!(
+        ProcessExit::Killed(signal) => format!(
             "the ssh that held its agent was killed by signal {signal} ({})",
             messages::signal_name(signal)
         ),
-        Outcome::Exited(255) => format!("the ssh connection to it broke{quoted}"),
-        Outcome::Exited(code) if code > 128 => format!(
+        ProcessExit::Exited(255) => format!("the ssh connection to it broke{quoted}"),
+        ProcessExit::Exited(code) if code > 128 => format!(
             "its agent was killed by signal {} ({})",
             code - 128,
             messages::signal_name(code - 128)
         ),
-        Outcome::Exited(code) => format!("its agent ended with code {code}{quoted}"),
+        ProcessExit::Exited(code) => format!("its agent ended with code {code}{quoted}"),
     }
 }

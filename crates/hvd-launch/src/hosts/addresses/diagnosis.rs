@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::{Outcome, Reachability, is_usable, matrix::wrap};
+use super::{Reachability, RouteOutcome, is_usable, matrix::wrap};
 
 /// Ports to suggest where the user named none.
 const SUGGESTED_PORTS: (u16, u16) = (20_000, 20_199);
@@ -264,8 +264,8 @@ impl Reachability {
             .iter()
             .filter(|route| is_asked((route.from, route.to)));
         let tried = asked.filter_map(|route| match &route.outcome {
-            Outcome::Reached { .. } => None,
-            Outcome::Failed(tried) => Some(tried),
+            RouteOutcome::Reached { .. } => None,
+            RouteOutcome::Failed(tried) => Some(tried),
         });
         tried.flatten().map(|(_, reason)| reason.as_str()).collect()
     }

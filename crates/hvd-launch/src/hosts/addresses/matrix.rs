@@ -4,7 +4,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use super::{Outcome, Reachability, Route};
+use super::{Reachability, Route, RouteOutcome};
 use crate::text::words;
 
 /// Columns of a terminal that people do not have to widen.
@@ -45,14 +45,14 @@ impl Reachability {
         let row = |host| format!("{} {}", host + 1, cut(self.name(host), NARROW_NAME));
         let column = |host| format!("to {}", host + 1);
         let table = self.table(row, column, |route| match &route.outcome {
-            Outcome::Reached {
+            RouteOutcome::Reached {
                 address,
                 round_trip,
             } => {
                 let letter = self.letter(route.to, *address);
                 format!("{letter} {}", time(*round_trip).replace(' ', ""))
             }
-            Outcome::Failed(_) => failed(route, &mut notes),
+            RouteOutcome::Failed(_) => failed(route, &mut notes),
         });
         let mut text = table;
         for to in 0..self.hosts.len() {
@@ -177,18 +177,18 @@ impl Reachability {
 
 fn inline(route: &Route) -> String {
     match &route.outcome {
-        Outcome::Reached {
+        RouteOutcome::Reached {
             address,
             round_trip,
         } => format!("{address} {}", time(*round_trip)),
-        Outcome::Failed(tried) => reasons(tried),
+        RouteOutcome::Failed(tried) => reasons(tried),
     }
 }
 
 fn noted(route: &Route, notes: &mut Vec<String>) -> String {
     match &route.outcome {
-        Outcome::Reached { .. } => inline(route),
-        Outcome::Failed(_) => failed(route, notes),
+        RouteOutcome::Reached { .. } => inline(route),
+        RouteOutcome::Failed(_) => failed(route, notes),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The budget of the phases before the workers run, and what is said about them. Each phase has a
+//! The budget of the phase_log before the workers run, and what is said about them. Each phase has a
 //! name; whoever overruns is named.
 
 use std::time::{Duration, Instant};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use crate::{
     error::{Error, Result},
     messages,
-    output::{ConsoleSender, Progress},
+    output::{ConsoleSender, ProgressLine},
     spec::Verbosity,
 };
 
-/// Measures the phases of a start against their common budget.
+/// Measures the phase_log of a start against their common budget.
 #[derive(Debug)]
 pub(crate) struct StartClock {
     began: Instant,
@@ -59,7 +59,7 @@ impl StartClock {
 pub(crate) struct PhaseLog {
     console: ConsoleSender,
     verbosity: Verbosity,
-    progress: Progress,
+    progress: ProgressLine,
 }
 
 impl PhaseLog {
@@ -67,8 +67,8 @@ impl PhaseLog {
     pub(crate) fn new(console: ConsoleSender, verbosity: Verbosity) -> Self {
         // Whoever wants to know everything gets it line by line.
         let progress = match verbosity {
-            Verbosity::Quiet => Progress::on_terminal(),
-            Verbosity::Verbose => Progress::default(),
+            Verbosity::Quiet => ProgressLine::on_terminal(),
+            Verbosity::Verbose => ProgressLine::default(),
         };
         Self {
             console,
@@ -92,7 +92,7 @@ impl PhaseLog {
     pub(crate) fn announce(&self, line: String) {
         self.clear_progress();
         let console = self.console.clone();
-        tokio::spawn(async move { console.say(&line).await });
+        tokio::spawn(async move { console.line(&line).await });
     }
 
     /// Says a line that matters to the curious.

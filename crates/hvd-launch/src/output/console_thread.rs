@@ -22,18 +22,18 @@ use crate::{
 /// Pieces on their way to the console.
 const QUEUE: usize = 64;
 
-enum Message {
+enum ConsoleMessage {
     Output {
         rank: Rank,
         stream: Stream,
         bytes: Vec<u8>,
     },
-    Note(String),
+    Line(String),
 }
 
 /// The way to the console and the files; may be cloned for every stream.
 #[derive(Clone)]
-pub(crate) struct ConsoleSender(Sender<Message>);
+pub(crate) struct ConsoleSender(Sender<ConsoleMessage>);
 
 impl ConsoleSender {
     /// Forwards prefixed lines of a rank.
@@ -41,7 +41,7 @@ impl ConsoleSender {
         // The thread ends only after all voices are gone, so this cannot be lost.
         let _ = self
             .0
-            .send(Message::Output {
+            .send(ConsoleMessage::Output {
                 rank,
                 stream,
                 bytes,
@@ -50,7 +50,7 @@ impl ConsoleSender {
     }
 
     /// Says something of the launcher's own, one line, on stderr.
-    pub(crate) async fn say(&self, line: &str) {
+    pub(crate) async fn line(&self, line: &str) {
         self.report(format!("{}{line}\n", messages::SPEAKER)).await;
     }
 
@@ -58,7 +58,7 @@ impl ConsoleSender {
     /// ranks and hosts is made safe to print.
     pub(crate) async fn report(&self, lines: String) {
         let lines = printable(&lines).into_owned();
-        let _ = self.0.send(Message::Note(lines)).await;
+        let _ = self.0.send(ConsoleMessage::Line(lines)).await;
     }
 }
 
@@ -72,20 +72,20 @@ pub(crate) enum Written {
 }
 
 /// The launcher's hold on the thread.
-pub(crate) struct Sink {
+pub(crate) struct ConsoleThread {
     console: ConsoleSender,
     reader_gone: Arc<Notify>,
     done: oneshot::Receiver<Written>,
 }
 
-impl Sink {
+impl ConsoleThread {
     /// Starts the thread.
     pub(crate) fn start(files: OutputFiles) -> Result<Self> {
         let console = Console::open().map_err(Error::system("open the console"))?;
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (finished, done) = oneshot::channel();
         let reader_gone = Arc::new(Notify::new());
-        let writer = Writer {
+        let writer = ConsoleWriter {
             console: Some(console),
             files,
             reader_gone: Arc::clone(&reader_gone),
@@ -103,7 +103,7 @@ impl Sink {
     }
 
     /// A way to the console.
-    pub(crate) fn console(&self) -> &ConsoleSender {
+    pub(crate) fn sender(&self) -> &ConsoleSender {
         &self.console
     }
 
@@ -119,34 +119,34 @@ impl Sink {
     }
 }
 
-struct Writer {
+struct ConsoleWriter {
     /// Gone once nobody reads it.
     console: Option<Console<File>>,
     files: OutputFiles,
     reader_gone: Arc<Notify>,
 }
 
-impl Writer {
-    fn run(mut self, mut queue: Receiver<Message>) -> Written {
+impl ConsoleWriter {
+    fn run(mut self, mut queue: Receiver<ConsoleMessage>) -> Written {
         while let Some(message) = queue.blocking_recv() {
             match message {
-                Message::Output {
+                ConsoleMessage::Output {
                     rank,
                     stream,
                     bytes,
                 } => {
-                    self.show(stream, &bytes);
+                    self.write(stream, &bytes);
                     if let Some(notice) = self.files.write(rank.index(), stream, &bytes) {
-                        self.note(&notice);
+                        self.write_line(&notice);
                     }
                 }
-                Message::Note(lines) => self.show(Stream::Stderr, lines.as_bytes()),
+                ConsoleMessage::Line(lines) => self.write(Stream::Stderr, lines.as_bytes()),
             }
         }
-        self.sum_up()
+        self.report_losses()
     }
 
-    fn show(&mut self, stream: Stream, bytes: &[u8]) {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
         let Some(console) = &mut self.console else {
             return;
         };
@@ -156,12 +156,12 @@ impl Writer {
             self.console = None;
             self.reader_gone.notify_one();
         } else if let Some(notice) = attempt.notice {
-            self.note(&notice);
+            self.write_line(&notice);
         }
     }
 
     /// Says a line of the launcher's own. That this very line is lost is not worth another one.
-    fn note(&mut self, line: &str) {
+    fn write_line(&mut self, line: &str) {
         let line = format!("{}{line}\n", messages::SPEAKER);
         if let Some(console) = &mut self.console {
             console.write(Stream::Stderr, line.as_bytes());
@@ -169,13 +169,13 @@ impl Writer {
     }
 
     /// Says how much was lost in all.
-    fn sum_up(&mut self) -> Written {
+    fn report_losses(&mut self) -> Written {
         let mut summaries = self.files.summaries();
         if let Some(console) = &self.console {
             summaries.extend(console.summaries());
         }
         for summary in &summaries {
-            self.note(summary);
+            self.write_line(summary);
         }
         let console = self.console.as_ref().is_none_or(Console::is_complete);
         if console && self.files.is_complete() {

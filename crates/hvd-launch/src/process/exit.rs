@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 /// How a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Outcome {
+pub(crate) enum ProcessExit {
     /// By itself, with this exit code.
     Exited(i32),
     /// By this signal.
     Killed(i32),
 }
 
-impl Outcome {
+impl ProcessExit {
     /// The exit status a shell would report for it.
     pub(crate) fn status(self) -> i32 {
         match self {

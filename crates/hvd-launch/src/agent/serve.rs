@@ -68,11 +68,11 @@ pub(super) struct Agent {
     ),
     all_gone: watch::Sender<bool>,
     outputs: JoinSet<()>,
-    phase: Phase,
+    phase: AgentPhase,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum AgentPhase {
     /// Nothing was started yet.
     Waiting,
     /// The ranks run, or are ending on the driver's orders.
@@ -96,7 +96,7 @@ impl Agent {
             ends: mpsc::unbounded_channel(),
             all_gone: watch::Sender::new(false),
             outputs: JoinSet::new(),
-            phase: Phase::Waiting,
+            phase: AgentPhase::Waiting,
         })
     }
 
@@ -139,18 +139,18 @@ impl Agent {
     }
 
     fn is_deserted(&self) -> bool {
-        matches!(self.phase, Phase::Deserted(_) | Phase::Killed(_))
+        matches!(self.phase, AgentPhase::Deserted(_) | AgentPhase::Killed(_))
     }
 
     fn is_over(&self) -> bool {
-        let given_up = matches!(self.phase, Phase::Killed(end) if Instant::now() >= end);
-        given_up || self.phase != Phase::Waiting && !has_children() && self.ends.1.is_empty()
+        let given_up = matches!(self.phase, AgentPhase::Killed(end) if Instant::now() >= end);
+        given_up || self.phase != AgentPhase::Waiting && !has_children() && self.ends.1.is_empty()
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Deserted(end) | Phase::Killed(end) => Some(end),
-            Phase::Waiting | Phase::Running => None,
+            AgentPhase::Deserted(end) | AgentPhase::Killed(end) => Some(end),
+            AgentPhase::Waiting | AgentPhase::Running => None,
         }
     }
 
@@ -178,8 +178,8 @@ impl Agent {
             Order::End(Urgency::Kill) => self.signal(Signal::KILL),
         }
         // An order to end can come before anything was started.
-        if self.phase == Phase::Waiting {
-            self.phase = Phase::Running;
+        if self.phase == AgentPhase::Waiting {
+            self.phase = AgentPhase::Running;
         }
     }
 
@@ -298,13 +298,13 @@ impl Agent {
     fn desert(&mut self) {
         if !self.is_deserted() {
             self.signal(Signal::TERM);
-            self.phase = Phase::Deserted(Instant::now() + LAST_CHANCE);
+            self.phase = AgentPhase::Deserted(Instant::now() + LAST_CHANCE);
         }
     }
 
     fn lose_patience(&mut self) {
         self.signal(Signal::KILL);
-        self.phase = Phase::Killed(Instant::now() + LAST_CHANCE);
+        self.phase = AgentPhase::Killed(Instant::now() + LAST_CHANCE);
     }
 
     async fn take_leave(mut self) {

@@ -17,7 +17,7 @@ use self::{
     run::Examination,
 };
 use crate::{
-    driver::{Cause, Expedition, PhaseLog, StartClock, make_key},
+    driver::{EndCause, HostPreparation, PhaseLog, StartClock, make_key},
     error::{Error, Result},
     output::{ConsoleThread, OutputFiles},
     process::{Interrupts, Reaper, spawn_detached},
@@ -41,7 +41,7 @@ pub(super) async fn run(
     let _ = timeout(LAST_WORDS, console_thread.finish()).await;
     let report = match examined {
         Ok(report) => report?,
-        Err(signal) => return Ok(Cause::Interrupted(signal).status()),
+        Err(signal) => return Ok(EndCause::Interrupted(signal).status()),
     };
     let text = match form {
         ReportForm::Json => json(&report).map_err(|error| {
@@ -54,7 +54,7 @@ pub(super) async fn run(
         printed = print(text) => printed
             .map(|()| exit_status(&report))
             .map_err(Error::system("write standard output")),
-        signal = interrupts.next() => Ok(Cause::Interrupted(signal).status()),
+        signal = interrupts.next() => Ok(EndCause::Interrupted(signal).status()),
     }
 }
 
@@ -63,7 +63,7 @@ async fn examine(spec: &JobSpec, console_thread: &ConsoleThread) -> Result<Repor
     let phase_log = PhaseLog::new(console_thread.sender().clone(), spec.verbosity);
     let (key, secret) = make_key(spec)?;
     let reaper = Reaper::start()?;
-    let expedition = Expedition {
+    let preparation = HostPreparation {
         spec,
         key: &key,
         secret,
@@ -71,7 +71,7 @@ async fn examine(spec: &JobSpec, console_thread: &ConsoleThread) -> Result<Repor
         reaper: &reaper,
         phase_log: &phase_log,
     };
-    let report = Examination { expedition }.carry_out(&clock).await;
+    let report = Examination { preparation }.carry_out(&clock).await;
     phase_log.clear_progress();
     report
 }

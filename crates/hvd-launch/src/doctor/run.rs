@@ -12,8 +12,8 @@ use tokio::{
 use super::report::{HostReport, PairReport, Report};
 use crate::{
     driver::{
-        Expedition, Finding, Fleet, Greeting, HostAnswer, Member, Muster, Site, StartClock,
-        Surveyed, Thoroughness, site_numbers, survey,
+        ConnectedAgents, Finding, Fleet, Greeting, HostAnswer, HostPreparation, JobHost, Site,
+        StartClock, Surveyed, Thoroughness, site_numbers, survey,
     },
     error::{Error, HostTrouble, Result},
     hosts::{
@@ -42,12 +42,12 @@ const MEASURING: Duration = Duration::from_secs(60);
 
 /// A visit to all hosts of a list.
 pub(crate) struct Examination<'a> {
-    pub(crate) expedition: Expedition<'a>,
+    pub(crate) preparation: HostPreparation<'a>,
 }
 
 /// One host of the list.
 struct Patient {
-    member: Member,
+    host: JobHost,
     /// What a person types to get there, if by ssh.
     ssh: Option<String>,
     number: u32,
@@ -61,7 +61,7 @@ struct Patient {
 impl Patient {
     /// What it has said of itself, or this host of itself if that is meant.
     fn facts<'a>(&'a self, own: &'a HostFacts) -> Option<&'a HostFacts> {
-        if self.member.resolved.is_local {
+        if self.host.resolved.is_local {
             return Some(own);
         }
         self.greeting.as_ref().map(|greeting| &greeting.facts)
@@ -69,8 +69,8 @@ impl Patient {
 
     fn answer<'a>(&'a self, own: &'a HostFacts) -> Option<HostAnswer<'a>> {
         Some(HostAnswer {
-            name: &self.member.name,
-            slots: self.member.slots(),
+            name: &self.host.name,
+            slots: self.host.slots(),
             facts: self.facts(own)?,
             extra: self.extra.as_ref(),
             ssh: self.ssh.as_deref(),
@@ -83,8 +83,8 @@ impl Patient {
         let answer = self.answer(own);
         let greeting = self.greeting.as_ref();
         HostReport {
-            name: self.member.name.clone(),
-            slots: self.member.slots(),
+            name: self.host.name.clone(),
+            slots: self.host.slots(),
             unreachable: trouble.map(|trouble| format!("{}\n{}", trouble.what, trouble.remedy)),
             ssh_seconds: greeting.map(|greeting| greeting.latency.as_secs_f64()),
             clock_offset_seconds: answer.and_then(|answer| answer.clock_offset()),
@@ -97,20 +97,20 @@ impl Patient {
 impl Examination<'_> {
     /// Everything that can be found out about the hosts.
     pub(crate) async fn carry_out(&self, clock: &StartClock) -> Result<Report> {
-        let members = self.expedition.members().await?;
+        let hosts = self.preparation.hosts().await?;
         let own = self.own_facts().await?;
-        let home = self.expedition.home_port(&members)?;
+        let home = self.preparation.home_port(&hosts)?;
         let deadline = clock.deadline().into();
-        let (mut patients, mut fleet) = self.call(members, &own, deadline).await?;
+        let (mut patients, mut fleet) = self.call(hosts, &own, deadline).await?;
         self.look(&mut patients, &mut fleet).await;
         self.progress("trying all addresses between the hosts");
         let sites = self.sites(&patients, &own, home.as_ref());
-        let rules = self.expedition.rules();
-        let key = self.expedition.key;
+        let rules = self.preparation.rules();
+        let key = self.preparation.key;
         let surveyed = survey(&sites, &mut fleet, key, &rules, Thoroughness::All).await?;
         if sites.len() > 1 {
             let matrix = || messages::reachability(&surveyed.found.matrix());
-            self.expedition.phase_log.verbose(matrix);
+            self.preparation.phase_log.verbose(matrix);
         }
         let rates = self.measure(&sites, &surveyed, &mut fleet).await;
         self.progress("saying goodbye");
@@ -131,12 +131,12 @@ impl Examination<'_> {
     }
 
     fn progress(&self, text: &str) {
-        self.expedition.phase_log.show_progress(text);
+        self.preparation.phase_log.show_progress(text);
     }
 
     /// On a thread of its own: a file system that is gone holds up whoever asks for it.
     async fn own_facts(&self) -> Result<HostFacts> {
-        let question = self.expedition.question();
+        let question = self.preparation.question();
         let (sender, facts) = oneshot::channel();
         spawn_detached("hvd-facts", move || {
             let _ = sender.send(facts::gather(&question));
@@ -151,23 +151,23 @@ impl Examination<'_> {
     /// Calls all agents and hears their greetings.
     async fn call(
         &self,
-        members: Vec<Member>,
+        hosts: Vec<JobHost>,
         own: &HostFacts,
         deadline: Instant,
     ) -> Result<(Vec<Patient>, Fleet)> {
         let progress = |text: &str| self.progress(text);
-        let expedition = &self.expedition;
-        let called = expedition.call_agents(&members, own, deadline, progress);
-        let Muster {
+        let preparation = &self.preparation;
+        let called = preparation.connect_agents(&hosts, own, deadline, progress);
+        let ConnectedAgents {
             mut fleet,
             mut absent,
         } = called.await?;
         self.progress("waiting for what the hosts say of themselves");
         let mut greetings = fleet.greetings_until(deadline).await;
-        let numbers = site_numbers(&members);
+        let numbers = site_numbers(&hosts);
         let (mut called, mut arrived) = (0.., 0..);
-        let patient = |(member, number): (Member, u32)| {
-            let is_elsewhere = !member.resolved.is_local;
+        let patient = |(host, number): (JobHost, u32)| {
+            let is_elsewhere = !host.resolved.is_local;
             let called = is_elsewhere.then(|| called.next()).flatten();
             let trouble = called.and_then(|place| absent.remove(&place));
             let has_come = is_elsewhere && trouble.is_none();
@@ -175,14 +175,14 @@ impl Examination<'_> {
             Patient {
                 greeting: agent.and_then(|agent| greetings.remove(&agent)),
                 extra: None,
-                ssh: expedition.ssh_by_hand(&member),
-                member,
+                ssh: preparation.ssh_by_hand(&host),
+                host,
                 number,
                 agent,
                 trouble,
             }
         };
-        let patients = members.into_iter().zip(numbers).map(patient).collect();
+        let patients = hosts.into_iter().zip(numbers).map(patient).collect();
         Ok((patients, fleet))
     }
 
@@ -191,9 +191,9 @@ impl Examination<'_> {
         self.progress("asking for Python, frameworks, GPUs and MPI");
         let deadline = Instant::now() + LOOKED;
         let (sender, own) = oneshot::channel();
-        if patients.iter().any(|one| one.member.resolved.is_local) {
-            let reaped_by = ReapedBy::Reaper(self.expedition.reaper.clone());
-            measure::look(self.expedition.question(), reaped_by, move |extra| {
+        if patients.iter().any(|one| one.host.resolved.is_local) {
+            let reaped_by = ReapedBy::Reaper(self.preparation.reaper.clone());
+            measure::look(self.preparation.question(), reaped_by, move |extra| {
                 let _ = sender.send(extra);
             });
         } else {
@@ -204,7 +204,7 @@ impl Examination<'_> {
         let mut extras = fleet.look(&agents, deadline).await;
         let own = timeout_at(deadline, own).await.ok().and_then(Result::ok);
         for patient in patients {
-            patient.extra = if patient.member.resolved.is_local {
+            patient.extra = if patient.host.resolved.is_local {
                 own.clone()
             } else {
                 patient.agent.and_then(|agent| extras.remove(&agent))
@@ -224,11 +224,11 @@ impl Examination<'_> {
             let home_port = home.map_or(0, ProbePort::number);
             sites.push(Site {
                 number: patient.number,
-                name: patient.member.name.clone(),
+                name: patient.host.name.clone(),
                 facts: facts.clone(),
                 probe_port: greeting.map_or(home_port, |greeting| greeting.probe_port),
-                resolved: patient.member.resolved.addresses.clone(),
-                advertised: self.expedition.advertised(&patient.member.name),
+                resolved: patient.host.resolved.addresses.clone(),
+                advertised: self.preparation.advertised(&patient.host.name),
                 agent: patient.agent,
             });
         }
@@ -278,7 +278,7 @@ impl Examination<'_> {
         deadline: Instant,
     ) -> Option<Result<f64, crate::hosts::probe::ProbeFailure>> {
         let (sender, rate) = oneshot::channel();
-        measure::load(target, self.expedition.key, move |rate| {
+        measure::load(target, self.preparation.key, move |rate| {
             let _ = sender.send(rate);
         });
         timeout_at(deadline, rate).await.ok()?.ok()
@@ -287,10 +287,10 @@ impl Examination<'_> {
     async fn findings(&self, patients: &[Patient], own: &HostFacts) -> Vec<Finding> {
         let answers = patients.iter().filter_map(|patient| patient.answer(own));
         let answers: Vec<HostAnswer<'_>> = answers.collect();
-        let Expedition { spec, reaper, .. } = &self.expedition;
+        let HostPreparation { spec, reaper, .. } = &self.preparation;
         let reaped_by = ReapedBy::Reaper((*reaper).clone());
         let wheel = own_files::wheel(&spec.remote.interpreter, reaped_by).await;
-        self.expedition.compare(own, &answers, wheel.as_deref())
+        self.preparation.compare(own, &answers, wheel.as_deref())
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::{
 use super::{
     agent_port::Door,
     findings::Heard,
-    start_agent::{Summoned, Summons},
+    start_agent::{AgentStart, StartedAgent},
 };
 use crate::{
     error::{Error, HostTrouble, Result},
@@ -32,7 +32,7 @@ use crate::{
     protocol::{Notice, Order, Urgency},
 };
 
-use agent_reader::Attendant;
+use agent_reader::AgentReader;
 use connect_all::{call, ranks_of};
 
 /// News of one host.
@@ -111,7 +111,7 @@ impl RemoteHost {
 }
 
 /// Who has come when called.
-pub(crate) struct Muster {
+pub(crate) struct ConnectedAgents {
     /// Those who have, numbered in the order in which they were called.
     pub(crate) fleet: Fleet,
     /// Those who have not, by their place in the call.
@@ -120,24 +120,24 @@ pub(crate) struct Muster {
 
 impl Fleet {
     /// Calls all agents; those that come are connected when this returns.
-    pub(crate) async fn muster(
-        summons: Vec<Summons>,
+    pub(crate) async fn connect_all(
+        starts: Vec<AgentStart>,
         door: Door,
         store: Option<SocketAddr>,
         reaper: &Reaper,
         deadline: Instant,
         progress: impl Fn(&str),
-    ) -> Muster {
-        let names: Vec<String> = summons
+    ) -> ConnectedAgents {
+        let names: Vec<String> = starts
             .iter()
             .map(|one| one.assignment.name.clone())
             .collect();
-        let ranks: Vec<HashSet<Rank>> = summons.iter().map(ranks_of).collect();
-        let (mut arrived, absent) = call(summons, door, reaper, deadline, &progress).await;
+        let ranks: Vec<HashSet<Rank>> = starts.iter().map(ranks_of).collect();
+        let (mut arrived, absent) = call(starts, door, reaper, deadline, &progress).await;
         let (post, news) = mpsc::unbounded_channel();
         let mut hosts = Vec::new();
         for (index, (name, running)) in names.into_iter().zip(ranks).enumerate() {
-            let Some(Summoned {
+            let Some(StartedAgent {
                 link,
                 ssh,
                 assigned,
@@ -157,19 +157,19 @@ impl Fleet {
                 lost: None,
                 is_over: false,
             });
-            let attendant = Attendant {
+            let reader = AgentReader {
                 host: hosts.len() - 1,
                 store,
                 post: post.clone(),
             };
-            tokio::spawn(attendant.attend(link, ssh));
+            tokio::spawn(reader.run(link, ssh));
         }
         let fleet = Self {
             hosts,
             news,
             early: VecDeque::new(),
         };
-        Muster { fleet, absent }
+        ConnectedAgents { fleet, absent }
     }
 
     /// How many hosts there are; they are numbered from 0.
@@ -198,7 +198,7 @@ impl Fleet {
                 }
                 (host, news)
             }
-            // Every attendant has said its last word.
+            // Every reader has said its last word.
             None => std::future::pending().await,
         }
     }

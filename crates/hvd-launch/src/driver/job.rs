@@ -1,4 +1,4 @@
-//! The running job: waits for ends of ranks, news of other hosts, signals and deadlines, and does
+//! The running job: waits for ends of ranks, events of other hosts, signals and deadlines, and does
 //! what `lifecycle.rs` says about them. Runs on one thread, and nothing in its loop waits for the
 //! console.
 
@@ -19,7 +19,7 @@ use tokio::{
 use super::{
     fleet::{Fleet, HostNews},
     function::Results,
-    lifecycle::{Action, Cause, Course},
+    lifecycle::{Action, EndCause, Lifecycle},
     phase_log::PhaseLog,
 };
 use crate::{
@@ -36,14 +36,14 @@ use crate::{
 };
 
 /// The running job.
-pub(super) struct Job {
+pub(super) struct RunningJob {
     placements: Vec<Placement>,
     local_ranks: LocalRanks,
     fleet: Option<Fleet>,
     reaper: Reaper,
     ends: mpsc::UnboundedReceiver<RankEnd>,
     streams: OutputStreams,
-    course: Course,
+    lifecycle: Lifecycle,
     phase_log: PhaseLog,
     began: Instant,
     /// What is known of the ranks, for whoever asks.
@@ -96,7 +96,7 @@ impl OutputStreams {
 }
 
 /// The ranks of a job, all started.
-pub(super) struct Ranks {
+pub(super) struct JobRanks {
     pub(super) placements: Vec<Placement>,
     /// Those on this host.
     pub(super) local_ranks: LocalRanks,
@@ -107,11 +107,11 @@ pub(super) struct Ranks {
     pub(super) roster: Roster,
 }
 
-impl Job {
+impl RunningJob {
     /// A job whose ranks all run.
-    pub(super) fn new(ranks: Ranks, streams: OutputStreams, phase_log: PhaseLog) -> Self {
-        let course = Course::new(ranks.placements.len());
-        let Ranks {
+    pub(super) fn new(ranks: JobRanks, streams: OutputStreams, phase_log: PhaseLog) -> Self {
+        let lifecycle = Lifecycle::new(ranks.placements.len());
+        let JobRanks {
             placements,
             local_ranks,
             fleet,
@@ -126,7 +126,7 @@ impl Job {
             reaper,
             ends,
             streams,
-            course,
+            lifecycle,
             phase_log,
             began: Instant::now(),
             roster,
@@ -139,8 +139,8 @@ impl Job {
     }
 
     /// Why the job is ending, or has ended.
-    pub(super) fn cause(&self) -> Cause {
-        self.course.cause()
+    pub(super) fn cause(&self) -> EndCause {
+        self.lifecycle.cause()
     }
 
     fn placement(&self, rank: Rank) -> &Placement {
@@ -148,7 +148,7 @@ impl Job {
     }
 
     /// Everything after the last process is gone: the rest of the output, the report, the results.
-    pub(super) async fn last_words(
+    pub(super) async fn report(
         self,
         console_thread: ConsoleThread,
         results: Option<Results>,
@@ -157,7 +157,7 @@ impl Job {
         let Self {
             placements,
             streams,
-            course,
+            lifecycle,
             phase_log,
             ..
         } = self;
@@ -165,15 +165,15 @@ impl Job {
         drop(phase_log);
         let mut tails = streams.drain().await;
         let mut delivered = Ok(());
-        match (course.cause(), results) {
-            (Cause::Failure(rank, outcome), results) => {
+        match (lifecycle.cause(), results) {
+            (EndCause::Failure(rank, outcome), results) => {
                 let told = match results {
                     Some(results) => results.write_error(server, rank).await,
                     None => false,
                 };
                 if !told {
                     let tail = tails.remove(&rank).unwrap_or_default();
-                    let blamed = course
+                    let blamed = lifecycle
                         .blamed()
                         .map(|(rank, state)| (&placements[rank.index()], state));
                     let failed = &placements[rank.index()];
@@ -181,13 +181,13 @@ impl Job {
                     console_thread.sender().report(report).await;
                 }
             }
-            (Cause::HostLost, _) => {
-                if let Some((host, why)) = course.lost_host() {
+            (EndCause::HostLost, _) => {
+                if let Some((host, why)) = lifecycle.lost_host() {
                     let report = messages::host_lost(&placements, host, why);
                     console_thread.sender().report(report).await;
                 }
             }
-            (Cause::Success, Some(results)) => {
+            (EndCause::Success, Some(results)) => {
                 delivered = results.write(server, placements.len()).await;
             }
             _ => {}
@@ -197,7 +197,7 @@ impl Job {
     }
 
     /// Returns when no process of the job is left, or the last deadline has passed.
-    pub(super) async fn take_its_course(
+    pub(super) async fn run(
         &mut self,
         interrupts: &mut Interrupts,
         console_thread: &ConsoleThread,
@@ -206,26 +206,26 @@ impl Job {
         let mut reader_gone = false;
         let mut rounds = self.reaper.rounds();
         while !self.is_over() {
-            let deadline = self.course.deadline();
+            let deadline = self.lifecycle.deadline();
             let action = tokio::select! {
                 Some(RankEnd { rank, outcome }) = self.ends.recv() => {
-                    self.note_end(rank, outcome, server);
+                    self.on_rank_end(rank, outcome, server);
                     None
                 }
-                (host, news) = next_news(&mut self.fleet) => {
-                    self.hear(host, news, server);
+                (host, event) = next_host_event(&mut self.fleet) => {
+                    self.on_host_event(host, event, server);
                     None
                 }
-                _ = rounds.changed() => self.course.is_killing().then_some(Action::Kill),
+                _ = rounds.changed() => self.lifecycle.is_killing().then_some(Action::Kill),
                 signal = interrupts.next() => self.interrupt(signal),
                 () = console_thread.reader_gone(), if !reader_gone => {
                     reader_gone = true;
-                    self.course.reader_gone(Instant::now())
+                    self.lifecycle.reader_gone(Instant::now())
                 }
-                () = until(deadline) => self.course.tick(Instant::now()),
+                () = until(deadline) => self.lifecycle.tick(Instant::now()),
             };
             if action.is_some() {
-                self.hear_blame(server);
+                self.read_blame(server);
             }
             if let Some(action) = action
                 && !self.act(action)
@@ -233,7 +233,7 @@ impl Job {
                 break;
             }
         }
-        self.hear_blame(server);
+        self.read_blame(server);
         self.streams.all_gone.send_replace(true);
     }
 
@@ -243,31 +243,31 @@ impl Job {
     }
 
     /// Reads the notes that failed ranks left about whose fault it was.
-    fn hear_blame(&mut self, server: &Server) {
+    fn read_blame(&mut self, server: &Server) {
         let note = |rank| server.get(&blame::key(rank));
-        self.course
+        self.lifecycle
             .follow_blame(|rank| blame::culprit(&note(rank)?));
     }
 
-    fn note_end(&mut self, rank: Rank, outcome: ProcessExit, server: &Server) {
+    fn on_rank_end(&mut self, rank: Rank, outcome: ProcessExit, server: &Server) {
         // Ranks that wait for it in their init() need not wait any longer.
         server.end_rank(rank, &messages::how_ended(self.placement(rank), outcome));
         self.roster.ended(rank);
-        self.course.worker_ended(rank, outcome, Instant::now());
+        self.lifecycle.worker_ended(rank, outcome, Instant::now());
         self.phase_log
             .verbose(|| messages::ended(rank, outcome, self.began.elapsed()));
     }
 
     /// Something has happened on another host.
-    fn hear(&mut self, host: usize, news: HostNews, server: &Server) {
+    fn on_host_event(&mut self, host: usize, event: HostNews, server: &Server) {
         let Some(fleet) = &mut self.fleet else {
             return;
         };
-        match news {
+        match event {
             HostNews::Said(Notice::Ended { rank, outcome }) => {
                 let rank = Rank::new(rank);
                 if fleet.host_mut(host).running.remove(&rank) {
-                    self.note_end(rank, outcome, server);
+                    self.on_rank_end(rank, outcome, server);
                 }
             }
             HostNews::Said(Notice::Gone) => fleet.host_mut(host).is_over = true,
@@ -284,16 +284,19 @@ impl Job {
                 host.is_over = true;
                 let running = std::mem::take(&mut host.running);
                 let name = host.name.clone();
-                self.course.host_lost(&name, &why, &running, Instant::now());
+                self.lifecycle
+                    .host_lost(&name, &why, &running, Instant::now());
             }
         }
     }
 
     fn interrupt(&mut self, signal: i32) -> Option<Action> {
-        let action = self.course.interrupted(signal, Instant::now());
-        if self.course.cause() == Cause::Interrupted(signal) && action == Some(Action::Terminate) {
+        let action = self.lifecycle.interrupted(signal, Instant::now());
+        if self.lifecycle.cause() == EndCause::Interrupted(signal)
+            && action == Some(Action::Terminate)
+        {
             self.phase_log
-                .announce(messages::interrupted(signal, self.course.running()));
+                .announce(messages::interrupted(signal, self.lifecycle.running()));
         }
         action
     }
@@ -302,12 +305,12 @@ impl Job {
     fn act(&self, action: Action) -> bool {
         match action {
             Action::Terminate => {
-                self.explain();
+                self.announce_cause();
                 self.signal_everything(Signal::TERM, Urgency::Ask);
             }
             Action::Kill => self.signal_everything(Signal::KILL, Urgency::Kill),
             Action::GiveUp => {
-                let left = tree::descendants(getpid(), &self.not_ours());
+                let left = tree::descendants(getpid(), &self.ssh_processes());
                 let pids: Vec<i32> = left.iter().map(|entry| entry.pid).collect();
                 self.phase_log.announce(messages::given_up(&pids));
             }
@@ -316,19 +319,19 @@ impl Job {
     }
 
     /// Says why the others have to go.
-    fn explain(&self) {
-        let others = self.course.running();
+    fn announce_cause(&self) {
+        let others = self.lifecycle.running();
         if others == 0 {
             return;
         }
-        match self.course.cause() {
-            Cause::Failure(rank, outcome) => {
+        match self.lifecycle.cause() {
+            EndCause::Failure(rank, outcome) => {
                 let placement = self.placement(rank);
                 self.phase_log
                     .announce(messages::ending_others(placement, outcome, others));
             }
-            Cause::HostLost => {
-                if let Some((host, why)) = self.course.lost_host() {
+            EndCause::HostLost => {
+                if let Some((host, why)) = self.lifecycle.lost_host() {
                     self.phase_log
                         .announce(messages::ending_after_loss(host, why));
                 }
@@ -337,7 +340,7 @@ impl Job {
         }
     }
 
-    fn not_ours(&self) -> HashSet<i32> {
+    fn ssh_processes(&self) -> HashSet<i32> {
         self.fleet
             .as_ref()
             .map(Fleet::processes)
@@ -345,14 +348,15 @@ impl Job {
     }
 
     fn signal_everything(&self, signal: Signal, urgency: Urgency) {
-        self.local_ranks.signal_everything(signal, &self.not_ours());
+        self.local_ranks
+            .signal_everything(signal, &self.ssh_processes());
         if let Some(fleet) = &self.fleet {
             fleet.end(urgency);
         }
     }
 }
 
-async fn next_news(fleet: &mut Option<Fleet>) -> (usize, HostNews) {
+async fn next_host_event(fleet: &mut Option<Fleet>) -> (usize, HostNews) {
     match fleet {
         Some(fleet) => fleet.next().await,
         None => std::future::pending().await,

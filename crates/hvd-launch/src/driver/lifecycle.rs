@@ -1,4 +1,4 @@
-//! The course of a job: what happens when, as a pure function of events and the clock. It starts
+//! The lifecycle of a job: what happens when, as a pure function of events and the clock. It starts
 //! no process and sends no signal; `job.rs` does what it says.
 //!
 //! ```text
@@ -50,12 +50,12 @@ pub(crate) enum Action {
 
 /// Why the job is ending, or has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum EndCause {
     /// Every rank exited with 0.
     Success,
     /// A rank failed.
     Failure(Rank, ProcessExit),
-    /// A host with ranks on it is gone, see [`Course::lost_host`].
+    /// A host with ranks on it is gone, see [`Lifecycle::lost_host`].
     HostLost,
     /// A signal asked for it.
     Interrupted(i32),
@@ -63,7 +63,7 @@ pub(crate) enum Cause {
     ReaderGone,
 }
 
-impl Cause {
+impl EndCause {
     /// The exit status of the launcher.
     pub(crate) fn status(self) -> i32 {
         match self {
@@ -78,7 +78,7 @@ impl Cause {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum JobPhase {
     Running,
     Grace,
     Terminating,
@@ -87,10 +87,10 @@ enum Phase {
 
 /// The state of one job.
 #[derive(Debug)]
-pub(crate) struct Course {
-    phase: Phase,
+pub(crate) struct Lifecycle {
+    phase: JobPhase,
     running: usize,
-    cause: Cause,
+    cause: EndCause,
     /// Ranks that failed before anything was sent to them.
     failures: Vec<(Rank, ProcessExit)>,
     /// Ranks that exited with code 0 before anything was sent to them.
@@ -103,13 +103,13 @@ pub(crate) struct Course {
     ending_since: Option<Instant>,
 }
 
-impl Course {
+impl Lifecycle {
     /// A job whose `ranks` workers all run.
     pub(crate) fn new(ranks: usize) -> Self {
         Self {
-            phase: Phase::Running,
+            phase: JobPhase::Running,
             running: ranks,
-            cause: Cause::Success,
+            cause: EndCause::Success,
             failures: Vec::new(),
             exited_well: HashSet::new(),
             blamed: None,
@@ -124,7 +124,7 @@ impl Course {
     }
 
     /// Why the job is ending.
-    pub(crate) fn cause(&self) -> Cause {
+    pub(crate) fn cause(&self) -> EndCause {
         self.cause
     }
 
@@ -140,23 +140,23 @@ impl Course {
     /// A worker has ended.
     pub(crate) fn worker_ended(&mut self, rank: Rank, outcome: ProcessExit, now: Instant) {
         self.running -= 1;
-        if matches!(self.phase, Phase::Running | Phase::Grace) {
-            self.note_own_end(rank, outcome);
+        if matches!(self.phase, JobPhase::Running | JobPhase::Grace) {
+            self.record_own_end(rank, outcome);
         }
-        if self.phase == Phase::Running && (outcome.is_failure() || self.running == 0) {
-            self.begin(Phase::Grace, now);
+        if self.phase == JobPhase::Running && (outcome.is_failure() || self.running == 0) {
+            self.begin(JobPhase::Grace, now);
         }
     }
 
     /// A rank has ended before anything was sent to it.
-    fn note_own_end(&mut self, rank: Rank, outcome: ProcessExit) {
+    fn record_own_end(&mut self, rank: Rank, outcome: ProcessExit) {
         if !outcome.is_failure() {
             self.exited_well.insert(rank);
             return;
         }
         self.failures.push((rank, outcome));
-        if self.is_better(outcome) {
-            self.cause = Cause::Failure(rank, outcome);
+        if self.explains_more(outcome) {
+            self.cause = EndCause::Failure(rank, outcome);
         }
     }
 
@@ -164,21 +164,21 @@ impl Course {
     pub(crate) fn host_lost(&mut self, host: &str, why: &str, ranks: &HashSet<Rank>, now: Instant) {
         self.running -= ranks.len();
         let explains = match self.phase {
-            Phase::Running | Phase::Grace => !ranks.is_empty(),
-            Phase::Terminating | Phase::Killing => {
+            JobPhase::Running | JobPhase::Grace => !ranks.is_empty(),
+            JobPhase::Terminating | JobPhase::Killing => {
                 self.blamed.is_some_and(|rank| ranks.contains(&rank))
             }
         };
         let is_consequence = matches!(
             self.cause,
-            Cause::Success | Cause::Failure(_, ProcessExit::Exited(_))
+            EndCause::Success | EndCause::Failure(_, ProcessExit::Exited(_))
         );
         if explains && is_consequence {
-            self.cause = Cause::HostLost;
+            self.cause = EndCause::HostLost;
             self.lost_host = Some((host.to_owned(), why.to_owned()));
         }
-        if self.phase == Phase::Running {
-            self.begin(Phase::Grace, now);
+        if self.phase == JobPhase::Running {
+            self.begin(JobPhase::Grace, now);
         }
     }
 
@@ -189,10 +189,12 @@ impl Course {
     }
 
     /// Whether a failure explains more than what is known so far.
-    fn is_better(&self, outcome: ProcessExit) -> bool {
+    fn explains_more(&self, outcome: ProcessExit) -> bool {
         match self.cause {
-            Cause::Success => true,
-            Cause::Failure(_, ProcessExit::Exited(_)) => matches!(outcome, ProcessExit::Killed(_)),
+            EndCause::Success => true,
+            EndCause::Failure(_, ProcessExit::Exited(_)) => {
+                matches!(outcome, ProcessExit::Killed(_))
+            }
             _ => false,
         }
     }
@@ -201,7 +203,7 @@ impl Course {
     /// that blames nobody else (END-3). A rank that a signal killed has its own reason.
     pub(crate) fn follow_blame(&mut self, culprit_of: impl Fn(Rank) -> Option<Rank>) {
         for _ in 0..self.failures.len() {
-            let Cause::Failure(rank, ProcessExit::Exited(_)) = self.cause else {
+            let EndCause::Failure(rank, ProcessExit::Exited(_)) = self.cause else {
                 return;
             };
             let culprit = culprit_of(rank).filter(|&culprit| culprit != rank);
@@ -210,51 +212,51 @@ impl Course {
                 self.blamed = culprit;
                 return;
             };
-            self.cause = Cause::Failure(culprit, outcome);
+            self.cause = EndCause::Failure(culprit, outcome);
         }
     }
 
     /// A signal asks for the end; a second Ctrl-C does not wait any longer.
     pub(crate) fn interrupted(&mut self, signal: i32, now: Instant) -> Option<Action> {
-        let again = matches!(self.cause, Cause::Interrupted(_)) && signal == libc::SIGINT;
-        if again && self.phase == Phase::Terminating {
-            self.phase = Phase::Killing;
+        let again = matches!(self.cause, EndCause::Interrupted(_)) && signal == libc::SIGINT;
+        if again && self.phase == JobPhase::Terminating {
+            self.phase = JobPhase::Killing;
             return Some(Action::Kill);
         }
-        self.end_by(Cause::Interrupted(signal), now)
+        self.end_by(EndCause::Interrupted(signal), now)
     }
 
     /// Nobody reads our output any more.
     pub(crate) fn reader_gone(&mut self, now: Instant) -> Option<Action> {
-        self.end_by(Cause::ReaderGone, now)
+        self.end_by(EndCause::ReaderGone, now)
     }
 
-    fn end_by(&mut self, cause: Cause, now: Instant) -> Option<Action> {
-        if self.cause == Cause::Success && self.running > 0 {
+    fn end_by(&mut self, cause: EndCause, now: Instant) -> Option<Action> {
+        if self.cause == EndCause::Success && self.running > 0 {
             self.cause = cause;
         }
-        if !matches!(self.phase, Phase::Running | Phase::Grace) {
+        if !matches!(self.phase, JobPhase::Running | JobPhase::Grace) {
             return None;
         }
-        self.begin(Phase::Terminating, now);
+        self.begin(JobPhase::Terminating, now);
         Some(Action::Terminate)
     }
 
-    fn begin(&mut self, phase: Phase, now: Instant) {
+    fn begin(&mut self, phase: JobPhase, now: Instant) {
         self.phase = phase;
         self.ending_since.get_or_insert(now);
     }
 
     /// When [`Self::tick`] has something to do next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let patience = match self.phase {
-            Phase::Running => return None,
-            Phase::Grace => GRACE,
-            Phase::Terminating if self.lost_host.is_some() => KILL_AFTER_LOSS,
-            Phase::Terminating => KILL_AFTER,
-            Phase::Killing => GIVE_UP_AFTER,
+        let timeout = match self.phase {
+            JobPhase::Running => return None,
+            JobPhase::Grace => GRACE,
+            JobPhase::Terminating if self.lost_host.is_some() => KILL_AFTER_LOSS,
+            JobPhase::Terminating => KILL_AFTER,
+            JobPhase::Killing => GIVE_UP_AFTER,
         };
-        Some(self.ending_since? + patience)
+        Some(self.ending_since? + timeout)
     }
 
     /// The clock says `now`.
@@ -263,9 +265,9 @@ impl Course {
             return None;
         }
         let (next, action) = match self.phase {
-            Phase::Running | Phase::Grace => (Phase::Terminating, Action::Terminate),
-            Phase::Terminating => (Phase::Killing, Action::Kill),
-            Phase::Killing => (Phase::Killing, Action::GiveUp),
+            JobPhase::Running | JobPhase::Grace => (JobPhase::Terminating, Action::Terminate),
+            JobPhase::Terminating => (JobPhase::Killing, Action::Kill),
+            JobPhase::Killing => (JobPhase::Killing, Action::GiveUp),
         };
         self.phase = next;
         Some(action)
@@ -273,7 +275,7 @@ impl Course {
 
     /// Whether SIGKILL has been sent, so that newcomers get it too.
     pub(crate) fn is_killing(&self) -> bool {
-        self.phase == Phase::Killing
+        self.phase == JobPhase::Killing
     }
 }
 
@@ -290,13 +292,13 @@ mod tests {
 
     #[test]
     fn a_rank_that_ends_well_does_not_end_the_job() {
-        let (mut course, start) = (Course::new(2), Instant::now());
-        course.worker_ended(ZERO, ProcessExit::Exited(0), start);
-        assert_eq!((course.deadline(), course.running()), (None, 1));
-        course.worker_ended(ONE, ProcessExit::Exited(0), at(start, 9));
-        assert_eq!(course.cause(), Cause::Success);
+        let (mut lifecycle, start) = (Lifecycle::new(2), Instant::now());
+        lifecycle.worker_ended(ZERO, ProcessExit::Exited(0), start);
+        assert_eq!((lifecycle.deadline(), lifecycle.running()), (None, 1));
+        lifecycle.worker_ended(ONE, ProcessExit::Exited(0), at(start, 9));
+        assert_eq!(lifecycle.cause(), EndCause::Success);
         assert_eq!(
-            course.deadline(),
+            lifecycle.deadline(),
             Some(at(start, 509)),
             "leftovers get a moment, too"
         );
@@ -304,132 +306,147 @@ mod tests {
 
     #[test]
     fn end_4_survivors_are_asked_then_ended_within_five_seconds() {
-        let (mut course, start) = (Course::new(3), Instant::now());
-        course.worker_ended(ONE, ProcessExit::Exited(3), start);
-        assert_eq!(course.tick(at(start, 499)), None);
-        assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
-        assert_eq!(course.tick(at(start, 3999)), None);
-        assert_eq!(course.tick(at(start, 4000)), Some(Action::Kill));
-        assert_eq!(course.tick(at(start, 4899)), None);
-        assert_eq!(course.tick(at(start, 4900)), Some(Action::GiveUp));
+        let (mut lifecycle, start) = (Lifecycle::new(3), Instant::now());
+        lifecycle.worker_ended(ONE, ProcessExit::Exited(3), start);
+        assert_eq!(lifecycle.tick(at(start, 499)), None);
+        assert_eq!(lifecycle.tick(at(start, 500)), Some(Action::Terminate));
+        assert_eq!(lifecycle.tick(at(start, 3999)), None);
+        assert_eq!(lifecycle.tick(at(start, 4000)), Some(Action::Kill));
+        assert_eq!(lifecycle.tick(at(start, 4899)), None);
+        assert_eq!(lifecycle.tick(at(start, 4900)), Some(Action::GiveUp));
     }
 
     #[test]
     fn end_2_a_rank_killed_in_the_window_explains_more_than_one_that_exited() {
-        let (mut course, start) = (Course::new(4), Instant::now());
-        course.worker_ended(ONE, ProcessExit::Exited(1), start);
-        course.worker_ended(ZERO, ProcessExit::Killed(11), at(start, 10));
-        course.worker_ended(Rank::new(2), ProcessExit::Killed(6), at(start, 20));
+        let (mut lifecycle, start) = (Lifecycle::new(4), Instant::now());
+        lifecycle.worker_ended(ONE, ProcessExit::Exited(1), start);
+        lifecycle.worker_ended(ZERO, ProcessExit::Killed(11), at(start, 10));
+        lifecycle.worker_ended(Rank::new(2), ProcessExit::Killed(6), at(start, 20));
         assert_eq!(
-            course.cause(),
-            Cause::Failure(ZERO, ProcessExit::Killed(11))
+            lifecycle.cause(),
+            EndCause::Failure(ZERO, ProcessExit::Killed(11))
         );
         assert_eq!(ProcessExit::Killed(11).status(), 139);
     }
 
     #[test]
     fn end_2_what_we_killed_ourselves_explains_nothing() {
-        let (mut course, start) = (Course::new(2), Instant::now());
-        course.worker_ended(ONE, ProcessExit::Exited(7), start);
-        course.tick(at(start, 500));
-        course.worker_ended(ZERO, ProcessExit::Killed(15), at(start, 510));
-        assert_eq!(course.cause(), Cause::Failure(ONE, ProcessExit::Exited(7)));
+        let (mut lifecycle, start) = (Lifecycle::new(2), Instant::now());
+        lifecycle.worker_ended(ONE, ProcessExit::Exited(7), start);
+        lifecycle.tick(at(start, 500));
+        lifecycle.worker_ended(ZERO, ProcessExit::Killed(15), at(start, 510));
+        assert_eq!(
+            lifecycle.cause(),
+            EndCause::Failure(ONE, ProcessExit::Exited(7))
+        );
     }
 
     #[test]
     fn end_2b_a_lost_host_explains_what_its_peers_complain_about() {
-        let (mut course, start) = (Course::new(4), Instant::now());
-        course.worker_ended(ZERO, ProcessExit::Exited(1), start);
+        let (mut lifecycle, start) = (Lifecycle::new(4), Instant::now());
+        lifecycle.worker_ended(ZERO, ProcessExit::Exited(1), start);
         let lost = HashSet::from([Rank::new(2), Rank::new(3)]);
-        course.host_lost("b", "its agent was killed", &lost, at(start, 10));
-        assert_eq!((course.cause(), course.running()), (Cause::HostLost, 1));
-        assert_eq!(course.lost_host(), Some(("b", "its agent was killed")));
-        assert_eq!(course.deadline(), Some(at(start, 500)));
-        assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
-        assert_eq!(course.deadline(), Some(start + KILL_AFTER_LOSS));
-        let mut course = Course::new(2);
-        course.worker_ended(ZERO, ProcessExit::Killed(9), start);
-        course.host_lost("b", "silent", &HashSet::from([ONE]), at(start, 10));
-        assert_eq!(course.cause(), Cause::Failure(ZERO, ProcessExit::Killed(9)));
+        lifecycle.host_lost("b", "its agent was killed", &lost, at(start, 10));
+        assert_eq!(
+            (lifecycle.cause(), lifecycle.running()),
+            (EndCause::HostLost, 1)
+        );
+        assert_eq!(lifecycle.lost_host(), Some(("b", "its agent was killed")));
+        assert_eq!(lifecycle.deadline(), Some(at(start, 500)));
+        assert_eq!(lifecycle.tick(at(start, 500)), Some(Action::Terminate));
+        assert_eq!(lifecycle.deadline(), Some(start + KILL_AFTER_LOSS));
+        let mut lifecycle = Lifecycle::new(2);
+        lifecycle.worker_ended(ZERO, ProcessExit::Killed(9), start);
+        lifecycle.host_lost("b", "silent", &HashSet::from([ONE]), at(start, 10));
+        assert_eq!(
+            lifecycle.cause(),
+            EndCause::Failure(ZERO, ProcessExit::Killed(9))
+        );
     }
 
     #[test]
     fn end_2c_a_loss_that_is_noticed_late_explains_the_rank_that_is_blamed() {
         for (culprit, is_explained) in [(Some(ONE), true), (None, false)] {
-            let (mut course, start) = (Course::new(2), Instant::now());
-            course.worker_ended(ZERO, ProcessExit::Exited(1), start);
-            assert_eq!(course.tick(at(start, 500)), Some(Action::Terminate));
-            course.follow_blame(|_| culprit);
-            course.host_lost("b", "silent", &HashSet::from([ONE]), at(start, 900));
-            assert_eq!(course.cause() == Cause::HostLost, is_explained);
-            assert_eq!(course.lost_host().is_some(), is_explained);
+            let (mut lifecycle, start) = (Lifecycle::new(2), Instant::now());
+            lifecycle.worker_ended(ZERO, ProcessExit::Exited(1), start);
+            assert_eq!(lifecycle.tick(at(start, 500)), Some(Action::Terminate));
+            lifecycle.follow_blame(|_| culprit);
+            lifecycle.host_lost("b", "silent", &HashSet::from([ONE]), at(start, 900));
+            assert_eq!(lifecycle.cause() == EndCause::HostLost, is_explained);
+            assert_eq!(lifecycle.lost_host().is_some(), is_explained);
         }
     }
 
     #[test]
     fn a_blamed_rank_that_exited_well_is_told_from_one_that_still_ran() {
-        let (mut course, start) = (Course::new(3), Instant::now());
-        course.worker_ended(ONE, ProcessExit::Exited(0), start);
-        course.worker_ended(ZERO, ProcessExit::Exited(1), at(start, 5));
-        course.follow_blame(|_| Some(ONE));
-        assert_eq!(course.blamed(), Some((ONE, BlamedState::ExitedWell)));
+        let (mut lifecycle, start) = (Lifecycle::new(3), Instant::now());
+        lifecycle.worker_ended(ONE, ProcessExit::Exited(0), start);
+        lifecycle.worker_ended(ZERO, ProcessExit::Exited(1), at(start, 5));
+        lifecycle.follow_blame(|_| Some(ONE));
+        assert_eq!(lifecycle.blamed(), Some((ONE, BlamedState::ExitedWell)));
         let two = Rank::new(2);
-        course.follow_blame(|_| Some(two));
-        course.tick(at(start, 600));
-        course.worker_ended(two, ProcessExit::Exited(0), at(start, 610));
-        assert_eq!(course.blamed(), Some((two, BlamedState::Running)));
+        lifecycle.follow_blame(|_| Some(two));
+        lifecycle.tick(at(start, 600));
+        lifecycle.worker_ended(two, ProcessExit::Exited(0), at(start, 610));
+        assert_eq!(lifecycle.blamed(), Some((two, BlamedState::Running)));
     }
 
     #[test]
     fn end_3_a_consequence_that_ended_first_is_not_the_cause() {
-        let (mut course, start) = (Course::new(3), Instant::now());
-        course.worker_ended(ZERO, ProcessExit::Exited(1), start);
-        course.follow_blame(|_| Some(ONE));
+        let (mut lifecycle, start) = (Lifecycle::new(3), Instant::now());
+        lifecycle.worker_ended(ZERO, ProcessExit::Exited(1), start);
+        lifecycle.follow_blame(|_| Some(ONE));
         assert_eq!(
-            course.cause(),
-            Cause::Failure(ZERO, ProcessExit::Exited(1)),
+            lifecycle.cause(),
+            EndCause::Failure(ZERO, ProcessExit::Exited(1)),
             "the other one has not failed yet"
         );
-        assert_eq!(course.blamed(), Some((ONE, BlamedState::Running)));
-        course.worker_ended(ONE, ProcessExit::Exited(3), at(start, 40));
-        course.follow_blame(|rank| (rank == ZERO).then_some(ONE));
-        assert_eq!(course.cause(), Cause::Failure(ONE, ProcessExit::Exited(3)));
-        course.follow_blame(|rank| Some(if rank == ONE { ZERO } else { ONE }));
+        assert_eq!(lifecycle.blamed(), Some((ONE, BlamedState::Running)));
+        lifecycle.worker_ended(ONE, ProcessExit::Exited(3), at(start, 40));
+        lifecycle.follow_blame(|rank| (rank == ZERO).then_some(ONE));
+        assert_eq!(
+            lifecycle.cause(),
+            EndCause::Failure(ONE, ProcessExit::Exited(3))
+        );
+        lifecycle.follow_blame(|rank| Some(if rank == ONE { ZERO } else { ONE }));
         assert!(
-            matches!(course.cause(), Cause::Failure(..)),
+            matches!(lifecycle.cause(), EndCause::Failure(..)),
             "a circle of blame ends"
         );
     }
 
     #[test]
     fn a_second_ctrl_c_does_not_wait() {
-        let (mut course, start) = (Course::new(2), Instant::now());
+        let (mut lifecycle, start) = (Lifecycle::new(2), Instant::now());
         assert_eq!(
-            course.interrupted(libc::SIGINT, start),
+            lifecycle.interrupted(libc::SIGINT, start),
             Some(Action::Terminate)
         );
-        assert_eq!(course.interrupted(libc::SIGTERM, at(start, 1)), None);
+        assert_eq!(lifecycle.interrupted(libc::SIGTERM, at(start, 1)), None);
         assert_eq!(
-            course.interrupted(libc::SIGINT, at(start, 2)),
+            lifecycle.interrupted(libc::SIGINT, at(start, 2)),
             Some(Action::Kill)
         );
-        assert_eq!(course.interrupted(libc::SIGINT, at(start, 3)), None);
-        assert_eq!(course.cause(), Cause::Interrupted(libc::SIGINT));
+        assert_eq!(lifecycle.interrupted(libc::SIGINT, at(start, 3)), None);
+        assert_eq!(lifecycle.cause(), EndCause::Interrupted(libc::SIGINT));
     }
 
     #[test]
     fn end_1_the_first_cause_wins() {
-        let (mut course, start) = (Course::new(2), Instant::now());
-        course.worker_ended(ZERO, ProcessExit::Exited(5), start);
+        let (mut lifecycle, start) = (Lifecycle::new(2), Instant::now());
+        lifecycle.worker_ended(ZERO, ProcessExit::Exited(5), start);
         assert_eq!(
-            course.interrupted(libc::SIGINT, at(start, 1)),
+            lifecycle.interrupted(libc::SIGINT, at(start, 1)),
             Some(Action::Terminate)
         );
-        assert_eq!(course.reader_gone(at(start, 2)), None);
-        assert_eq!(course.cause(), Cause::Failure(ZERO, ProcessExit::Exited(5)));
-        let mut course = Course::new(1);
-        assert_eq!(course.reader_gone(start), Some(Action::Terminate));
-        course.worker_ended(ZERO, ProcessExit::Killed(15), at(start, 1));
-        assert_eq!(course.cause(), Cause::ReaderGone);
+        assert_eq!(lifecycle.reader_gone(at(start, 2)), None);
+        assert_eq!(
+            lifecycle.cause(),
+            EndCause::Failure(ZERO, ProcessExit::Exited(5))
+        );
+        let mut lifecycle = Lifecycle::new(1);
+        assert_eq!(lifecycle.reader_gone(start), Some(Action::Terminate));
+        lifecycle.worker_ended(ZERO, ProcessExit::Killed(15), at(start, 1));
+        assert_eq!(lifecycle.cause(), EndCause::ReaderGone);
     }
 }

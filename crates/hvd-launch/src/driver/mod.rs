@@ -1,4 +1,4 @@
-//! The driver's work from first to last: prepare, start, let the job take its course, say the last
+//! The driver's work from first to last: prepare, start, run the job to its end, report
 //! words. The phase_log of the start share one budget; afterwards only the job itself takes time.
 
 pub(crate) mod agent_port;
@@ -13,10 +13,10 @@ mod start_agent;
 mod survey;
 
 pub(crate) use findings::{Finding, HostAnswer, Severity};
-pub(crate) use fleet::{Fleet, Greeting, Muster};
-pub(crate) use lifecycle::Cause;
+pub(crate) use fleet::{ConnectedAgents, Fleet, Greeting};
+pub(crate) use lifecycle::EndCause;
 pub(crate) use phase_log::{PhaseLog, StartClock};
-pub(crate) use prepare_hosts::{Expedition, Member, site_numbers};
+pub(crate) use prepare_hosts::{HostPreparation, JobHost, site_numbers};
 pub(crate) use survey::{Site, Surveyed, Thoroughness, survey};
 
 use std::{net::Ipv4Addr, path::Path, time::Duration};
@@ -30,7 +30,7 @@ use tokio::{
 
 use self::{
     function::Results,
-    job::{Job, OutputStreams, Ranks},
+    job::{JobRanks, OutputStreams, RunningJob},
 };
 use crate::{
     debug::{Post, Roster},
@@ -59,67 +59,66 @@ pub(crate) async fn run(
     };
     let console_thread = ConsoleThread::start(files)?;
     let started = tokio::select! {
-        begun = begin(spec, clock, &console_thread, key_file) => begun.map_err(Stop::Failed),
-        signal = interrupts.next() => Err(Stop::Interrupted(signal)),
+        started = start(spec, clock, &console_thread, key_file) => started.map_err(StartFailure::Failed),
+        signal = interrupts.next() => Err(StartFailure::Interrupted(signal)),
     };
-    let Begun {
+    let StartedJob {
         mut job,
         server,
         key_file: _key_file,
     } = match started {
-        Ok(begun) => begun,
+        Ok(started) => started,
         Err(stop) => {
             let _ = timeout(LAST_WORDS, console_thread.finish()).await;
             return stop.into_result();
         }
     };
     let post = Post::open(spec, job.roster(), server.store());
-    job.take_its_course(interrupts, &console_thread, &server)
-        .await;
+    job.run(interrupts, &console_thread, &server).await;
     drop(post);
     let cause = job.cause();
-    let last_words = job.last_words(console_thread, results, &server);
-    if matches!(cause, Cause::Interrupted(_) | Cause::ReaderGone) {
-        let _ = timeout(LAST_WORDS, last_words).await;
+    let report = job.report(console_thread, results, &server);
+    if matches!(cause, EndCause::Interrupted(_) | EndCause::ReaderGone) {
+        let _ = timeout(LAST_WORDS, report).await;
         return Ok(cause.status());
     }
     tokio::select! {
-        written = last_words => Ok(match written? {
+        written = report => Ok(match written? {
             Written::Complete => cause.status(),
             Written::Incomplete => cause.status().max(1),
         }),
-        signal = interrupts.next() => Ok(Cause::Interrupted(signal).status()),
+        signal = interrupts.next() => Ok(EndCause::Interrupted(signal).status()),
     }
 }
 
 /// A job whose workers run, and where they meet.
-struct Begun {
-    job: Job,
+struct StartedJob {
+    job: RunningJob,
     server: Server,
     key_file: KeyFile,
 }
 
-/// Why a job did not begin.
-enum Stop {
+/// Why a job did not start.
+enum StartFailure {
     Failed(Error),
     Interrupted(i32),
 }
 
-impl Stop {
+impl StartFailure {
     fn into_result(self) -> Result<i32> {
         match self {
             Self::Failed(error) => Err(error),
-            Self::Interrupted(signal) => Ok(Cause::Interrupted(signal).status()),
+            Self::Interrupted(signal) => Ok(EndCause::Interrupted(signal).status()),
         }
     }
 }
 
-async fn begin(
+async fn start(
     spec: &JobSpec,
     mut clock: StartClock,
     console_thread: &ConsoleThread,
     key_file: &Path,
-) -> Result<Begun> {
+) -> Result<StartedJob> {
     let phase_log = PhaseLog::new(console_thread.sender().clone(), spec.verbosity);
     for placement in &spec.placements {
         phase_log.verbose(|| messages::planned(placement));
@@ -129,7 +128,7 @@ async fn begin(
     let key_file = KeyFile::create(key_file, &key)?;
     let server = serve(spec, &key, &phase_log, &mut clock).await?;
     let reaper = Reaper::start()?;
-    let expedition = Expedition {
+    let preparation = HostPreparation {
         spec,
         key: &key,
         secret,
@@ -137,10 +136,10 @@ async fn begin(
         reaper: &reaper,
         phase_log: &phase_log,
     };
-    let mustered = expedition.set_out(&mut clock).await;
+    let prepared = preparation.prepare(&mut clock).await;
     phase_log.clear_progress();
-    let mut muster = mustered?;
-    let local = Local {
+    let mut hosts = prepared?;
+    let local = LocalStart {
         spec,
         reaper: &reaper,
         meeting: Meeting {
@@ -150,9 +149,9 @@ async fn begin(
     };
     let mut streams = OutputStreams::new(console_thread.sender().clone(), spec.output.stamp);
     let (sender, ends) = mpsc::unbounded_channel();
-    let local_ranks = local.start(&muster.local, &muster.variables, &sender, &mut streams)?;
+    let local_ranks = local.start(&hosts.local, &hosts.variables, &sender, &mut streams)?;
     let mut started: Vec<(Rank, i32)> = local_ranks.pids().collect();
-    if let Some(fleet) = &mut muster.fleet {
+    if let Some(fleet) = &mut hosts.fleet {
         started.extend(start_fleet(fleet, &clock).await?);
     }
     let roster = Roster::default();
@@ -161,16 +160,16 @@ async fn begin(
         roster.started(&spec.placements[rank.index()], pid);
     }
     phase_log.finish_phase(&mut clock, "spawn")?;
-    let ranks = Ranks {
+    let ranks = JobRanks {
         placements: spec.placements.clone(),
         local_ranks,
-        fleet: muster.fleet,
+        fleet: hosts.fleet,
         reaper,
         ends,
         roster,
     };
-    Ok(Begun {
-        job: Job::new(ranks, streams, phase_log),
+    Ok(StartedJob {
+        job: RunningJob::new(ranks, streams, phase_log),
         server,
         key_file,
     })
@@ -194,13 +193,13 @@ async fn start_fleet(fleet: &mut Fleet, clock: &StartClock) -> Result<Vec<(Rank,
 }
 
 /// The ranks of this host.
-struct Local<'a> {
+struct LocalStart<'a> {
     spec: &'a JobSpec,
     reaper: &'a Reaper,
     meeting: Meeting<'a>,
 }
 
-impl Local<'_> {
+impl LocalStart<'_> {
     /// Starts them, and the forwarding of their output.
     fn start(
         &self,

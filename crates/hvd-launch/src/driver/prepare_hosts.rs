@@ -12,9 +12,9 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     agent_port::Door,
     findings::{self, Finding, HostAnswer, Job, Severity},
-    fleet::{Fleet, Greeting, Muster},
+    fleet::{ConnectedAgents, Fleet, Greeting},
     phase_log::{PhaseLog, StartClock},
-    start_agent::Summons,
+    start_agent::AgentStart,
     survey::{Site, Surveyed, Thoroughness, survey},
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// What is needed to get the hosts of a job ready.
-pub(crate) struct Expedition<'a> {
+pub(crate) struct HostPreparation<'a> {
     pub(crate) spec: &'a JobSpec,
     pub(crate) key: &'a JobKey,
     /// What agents are told of it.
@@ -45,7 +45,7 @@ pub(crate) struct Expedition<'a> {
 }
 
 /// Hosts that are ready.
-pub(crate) struct Mustered {
+pub(crate) struct PreparedHosts {
     /// The ranks of this host.
     pub(crate) local: Vec<Placement>,
     /// What the ranks of this host are told besides.
@@ -55,46 +55,46 @@ pub(crate) struct Mustered {
 }
 
 /// One host of the job.
-pub(crate) struct Member {
+pub(crate) struct JobHost {
     pub(crate) name: String,
     pub(crate) placements: Vec<Placement>,
     pub(crate) resolved: Resolved,
 }
 
-impl Member {
+impl JobHost {
     /// How many ranks it takes.
     pub(crate) fn slots(&self) -> u32 {
         u32::try_from(self.placements.len()).unwrap_or(u32::MAX)
     }
 }
 
-/// The number of each member's site: further names of this machine mean the same site.
-pub(crate) fn site_numbers(members: &[Member]) -> Vec<u32> {
+/// The number of each host's site: further names of this machine mean the same site.
+pub(crate) fn site_numbers(hosts: &[JobHost]) -> Vec<u32> {
     let (mut numbers, mut home) = (0.., None);
     let mut next = || numbers.next().unwrap_or(u32::MAX);
-    let number = |member: &Member| {
-        if member.resolved.is_local {
+    let number = |host: &JobHost| {
+        if host.resolved.is_local {
             *home.get_or_insert_with(&mut next)
         } else {
             next()
         }
     };
-    members.iter().map(number).collect()
+    hosts.iter().map(number).collect()
 }
 
-impl Expedition<'_> {
+impl HostPreparation<'_> {
     /// Gets all hosts ready.
-    pub(crate) async fn set_out(&self, clock: &mut StartClock) -> Result<Mustered> {
-        let members = self.members().await?;
+    pub(crate) async fn prepare(&self, clock: &mut StartClock) -> Result<PreparedHosts> {
+        let hosts = self.hosts().await?;
         self.phase_log.finish_phase(clock, "resolve")?;
-        let is_local = |member: &&Member| member.resolved.is_local;
-        let local: Vec<Placement> = members
+        let is_local = |host: &&JobHost| host.resolved.is_local;
+        let local: Vec<Placement> = hosts
             .iter()
             .filter(is_local)
-            .flat_map(|member| member.placements.clone())
+            .flat_map(|host| host.placements.clone())
             .collect();
-        if members.iter().all(|member| is_local(&member)) {
-            return Ok(Mustered {
+        if hosts.iter().all(|host| is_local(&host)) {
+            return Ok(PreparedHosts {
                 local,
                 variables: Vec::new(),
                 fleet: None,
@@ -104,8 +104,8 @@ impl Expedition<'_> {
         let own_facts = facts::gather(&self.question());
         let deadline = clock.deadline().into();
         let show = |text: &str| self.phase_log.show_progress(&format!("agents: {text}"));
-        let called = self.call_agents(&members, &own_facts, deadline, show);
-        let Muster { mut fleet, absent } = called.await?;
+        let called = self.connect_agents(&hosts, &own_facts, deadline, show);
+        let ConnectedAgents { mut fleet, absent } = called.await?;
         if !absent.is_empty() {
             let troubles = absent.into_values().collect();
             return Err(Error::Hosts { troubles });
@@ -113,15 +113,15 @@ impl Expedition<'_> {
         self.phase_log.finish_phase(clock, "agents")?;
         let greetings = timeout_at(deadline, fleet.greetings()).await;
         let greetings = greetings.map_err(|_| clock.overrun("agents"))??;
-        self.judge(&members, &own_facts, &greetings)?;
+        self.check(&hosts, &own_facts, &greetings)?;
         self.phase_log.finish_phase(clock, "versions")?;
         self.phase_log
             .show_progress("reachability: hosts try each other");
         let variables = self
-            .find_routes(&members, own_facts, greetings, &mut fleet)
+            .find_routes(&hosts, own_facts, greetings, &mut fleet)
             .await?;
         self.phase_log.finish_phase(clock, "reachability")?;
-        Ok(Mustered {
+        Ok(PreparedHosts {
             local,
             variables,
             fleet: Some(fleet),
@@ -129,7 +129,7 @@ impl Expedition<'_> {
     }
 
     /// The hosts that have ranks, in the order of these.
-    pub(crate) async fn members(&self) -> Result<Vec<Member>> {
+    pub(crate) async fn hosts(&self) -> Result<Vec<JobHost>> {
         let mut names: Vec<String> = Vec::new();
         for placement in &self.spec.placements {
             if !names.contains(&placement.hostname) {
@@ -141,7 +141,7 @@ impl Expedition<'_> {
             self.phase_log.show_progress("resolve: looking names up");
         }
         let resolved = resolve(&names).await?;
-        let member = |(name, resolved): (String, Resolved)| Member {
+        let host = |(name, resolved): (String, Resolved)| JobHost {
             placements: self
                 .spec
                 .placements
@@ -152,7 +152,7 @@ impl Expedition<'_> {
             name,
             resolved,
         };
-        Ok(names.into_iter().zip(resolved).map(member).collect())
+        Ok(names.into_iter().zip(resolved).map(host).collect())
     }
 
     pub(crate) fn question(&self) -> Question {
@@ -167,14 +167,14 @@ impl Expedition<'_> {
         }
     }
 
-    /// Calls the agents of all hosts but this one, in the order of `members`.
-    pub(crate) async fn call_agents(
+    /// Calls the agents of all hosts but this one, in the order of `hosts`.
+    pub(crate) async fn connect_agents(
         &self,
-        members: &[Member],
+        hosts: &[JobHost],
         own: &HostFacts,
         deadline: Instant,
         progress: impl Fn(&str),
-    ) -> Result<Muster> {
+    ) -> Result<ConnectedAgents> {
         let door = match &self.spec.remote.agents {
             None => Door::open(self.key)?,
             Some(agents) => {
@@ -188,14 +188,15 @@ impl Expedition<'_> {
             .filter(|interface| interface.up && !interface.loopback)
             .map(|interface| interface.address)
             .collect();
-        let summons = members
+        let starts = hosts
             .iter()
-            .zip(site_numbers(members))
-            .filter(|(member, _)| !member.resolved.is_local)
-            .map(|(member, site)| self.summons(member, site, &addresses, door.port()))
+            .zip(site_numbers(hosts))
+            .filter(|(host, _)| !host.resolved.is_local)
+            .map(|(host, site)| self.agent_start(host, site, &addresses, door.port()))
             .collect();
-        let mustered = Fleet::muster(summons, door, self.store, self.reaper, deadline, progress);
-        Ok(mustered.await)
+        let connected =
+            Fleet::connect_all(starts, door, self.store, self.reaper, deadline, progress);
+        Ok(connected.await)
     }
 
     /// The host as `ssh` wants it.
@@ -206,16 +207,22 @@ impl Expedition<'_> {
     }
 
     /// What a person types to get to a host; none if this is it, or if it is not reached by ssh.
-    pub(crate) fn ssh_by_hand(&self, member: &Member) -> Option<String> {
+    pub(crate) fn ssh_by_hand(&self, host: &JobHost) -> Option<String> {
         let remote = &self.spec.remote;
-        let is_elsewhere = !member.resolved.is_local;
+        let is_elsewhere = !host.resolved.is_local;
         let is_by_ssh = is_elsewhere
             && remote.agents.is_none()
             && remote.rsh_agent.as_deref() != Some(ssh::KUBEXEC);
-        is_by_ssh.then(|| ssh::by_hand(&remote.ssh, &self.ssh_target(&member.name)))
+        is_by_ssh.then(|| ssh::by_hand(&remote.ssh, &self.ssh_target(&host.name)))
     }
 
-    fn summons(&self, member: &Member, site: u32, addresses: &[IpAddr], port: u16) -> Summons {
+    fn agent_start(
+        &self,
+        host: &JobHost,
+        site: u32,
+        addresses: &[IpAddr],
+        port: u16,
+    ) -> AgentStart {
         let JobSpec {
             command,
             directory,
@@ -231,7 +238,7 @@ impl Expedition<'_> {
         let assignment = Assignment {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: site,
-            name: member.name.clone(),
+            name: host.name.clone(),
             secret: self.secret.clone(),
             driver: addresses.to_vec(),
             driver_port: port,
@@ -243,32 +250,32 @@ impl Expedition<'_> {
                 Some(_) => Vec::new(),
             },
             port_range: remote.port_range,
-            ranks: member.placements.iter().map(rank).collect(),
+            ranks: host.placements.iter().map(rank).collect(),
         };
-        Summons {
+        AgentStart {
             assignment,
-            target: self.ssh_target(&member.name),
-            addresses: member.resolved.addresses.clone(),
+            target: self.ssh_target(&host.name),
+            addresses: host.resolved.addresses.clone(),
             options: remote.clone(),
         }
     }
 
     /// Compares the hosts; what makes the job impossible ends it here.
-    fn judge(&self, members: &[Member], own: &HostFacts, greetings: &[Greeting]) -> Result<()> {
+    fn check(&self, hosts: &[JobHost], own: &HostFacts, greetings: &[Greeting]) -> Result<()> {
         let mut greetings = greetings.iter();
-        let mut answer = |member: &Member| {
-            let greeting = (!member.resolved.is_local)
+        let mut answer = |host: &JobHost| {
+            let greeting = (!host.resolved.is_local)
                 .then(|| greetings.next())
                 .flatten();
-            (self.ssh_by_hand(member), greeting)
+            (self.ssh_by_hand(host), greeting)
         };
-        let answers: Vec<_> = members.iter().map(&mut answer).collect();
-        let answers: Vec<HostAnswer<'_>> = members
+        let answers: Vec<_> = hosts.iter().map(&mut answer).collect();
+        let answers: Vec<HostAnswer<'_>> = hosts
             .iter()
             .zip(&answers)
-            .map(|(member, (ssh, greeting))| HostAnswer {
-                name: &member.name,
-                slots: member.slots(),
+            .map(|(host, (ssh, greeting))| HostAnswer {
+                name: &host.name,
+                slots: host.slots(),
                 facts: greeting.map_or(own, |greeting| &greeting.facts),
                 extra: None,
                 ssh: ssh.as_deref(),
@@ -317,10 +324,10 @@ impl Expedition<'_> {
     }
 
     /// The port at which this host is probed, if it is one of the job's.
-    pub(crate) fn home_port(&self, members: &[Member]) -> Result<Option<ProbePort>> {
-        let mut numbered = members.iter().zip(site_numbers(members));
+    pub(crate) fn home_port(&self, hosts: &[JobHost]) -> Result<Option<ProbePort>> {
+        let mut numbered = hosts.iter().zip(site_numbers(hosts));
         numbered
-            .find(|(member, _)| member.resolved.is_local)
+            .find(|(host, _)| host.resolved.is_local)
             .map(|(_, site)| ProbePort::open(self.spec.remote.port_range, self.key, site))
             .transpose()
     }
@@ -346,13 +353,13 @@ impl Expedition<'_> {
     /// the result, those of others through the fleet.
     async fn find_routes(
         &self,
-        members: &[Member],
+        hosts: &[JobHost],
         own_facts: HostFacts,
         greetings: Vec<Greeting>,
         fleet: &mut Fleet,
     ) -> Result<Vec<(String, String)>> {
-        let home_port = self.home_port(members)?;
-        let sites = self.sites(members, own_facts, greetings, home_port.as_ref());
+        let home_port = self.home_port(hosts)?;
+        let sites = self.sites(hosts, own_facts, greetings, home_port.as_ref());
         let enough = Thoroughness::Enough;
         let Surveyed { found, .. } = survey(&sites, fleet, self.key, &self.rules(), enough).await?;
         if !found.is_complete() {
@@ -364,7 +371,7 @@ impl Expedition<'_> {
             .verbose(|| messages::reachability(&found.matrix()));
         let mut own_variables = Vec::new();
         for (from, site) in sites.iter().enumerate() {
-            let variables = self.variables(from, &sites, members, &found);
+            let variables = self.variables(from, &sites, hosts, &found);
             match site.agent {
                 Some(agent) => fleet.host_mut(agent).variables = variables,
                 None => own_variables = variables,
@@ -377,7 +384,7 @@ impl Expedition<'_> {
     /// mean the same site.
     fn sites(
         &self,
-        members: &[Member],
+        hosts: &[JobHost],
         own_facts: HostFacts,
         greetings: Vec<Greeting>,
         home: Option<&ProbePort>,
@@ -385,8 +392,8 @@ impl Expedition<'_> {
         let mut greetings = greetings.into_iter().enumerate();
         let mut own_facts = Some(own_facts);
         let mut sites = Vec::new();
-        for (member, number) in members.iter().zip(site_numbers(members)) {
-            let (facts, probe_port, agent) = if member.resolved.is_local {
+        for (host, number) in hosts.iter().zip(site_numbers(hosts)) {
+            let (facts, probe_port, agent) = if host.resolved.is_local {
                 let Some(facts) = own_facts.take() else {
                     continue;
                 };
@@ -399,11 +406,11 @@ impl Expedition<'_> {
             };
             sites.push(Site {
                 number,
-                name: member.name.clone(),
+                name: host.name.clone(),
                 facts,
                 probe_port,
-                resolved: member.resolved.addresses.clone(),
-                advertised: self.advertised(&member.name),
+                resolved: host.resolved.addresses.clone(),
+                advertised: self.advertised(&host.name),
                 agent,
             });
         }
@@ -415,18 +422,18 @@ impl Expedition<'_> {
         &self,
         from: usize,
         sites: &[Site],
-        members: &[Member],
+        hosts: &[JobHost],
         found: &Reachability,
     ) -> Vec<(String, String)> {
         let home = sites.iter().position(|site| site.agent.is_none());
         let mut routes = Vec::new();
-        for member in members {
-            let to = match sites.iter().position(|site| site.name == member.name) {
+        for host in hosts {
+            let to = match sites.iter().position(|site| site.name == host.name) {
                 Some(to) => Some(to),
                 None => home,
             };
             if let Some(address) = to.and_then(|to| found.address(from, to)) {
-                routes.push(format!("{}={address}", member.name));
+                routes.push(format!("{}={address}", host.name));
             }
         }
         let mut variables = vec![(name::HOST_ADDRESSES.to_owned(), routes.join(","))];

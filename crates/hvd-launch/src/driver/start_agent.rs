@@ -28,7 +28,7 @@ use tokio::{
 use super::agent_port::{Door, KnownAs};
 use crate::{
     error::HostTrouble,
-    hosts::ssh::{self, Cause, own_files},
+    hosts::ssh::{self, SshFailure, own_files},
     link::{Link, SecureStream, adopt},
     process::{ProcessExit, ReapedBy, Reaper, before_exec},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Opening},
@@ -42,7 +42,7 @@ const NOISE: usize = 16 << 10;
 const SSH_END: Duration = Duration::from_secs(2);
 
 /// A host's agent, connected.
-pub(crate) struct Summoned {
+pub(crate) struct StartedAgent {
     pub(crate) link: AgentLink,
     /// None for an agent that was started beforehand.
     pub(crate) ssh: Option<Ssh>,
@@ -112,7 +112,7 @@ impl Drop for Ssh {
 }
 
 /// How to reach one host, and what its agent is to do.
-pub(crate) struct Summons {
+pub(crate) struct AgentStart {
     pub(crate) assignment: Assignment,
     /// The host for `ssh`, with a user if one was given.
     pub(crate) target: String,
@@ -124,7 +124,7 @@ pub(crate) struct Summons {
 /// Why a host has no agent for this job.
 struct Refusal {
     /// None if it was not ssh that failed.
-    cause: Option<Cause>,
+    cause: Option<SshFailure>,
     trouble: HostTrouble,
 }
 
@@ -138,7 +138,7 @@ impl From<HostTrouble> for Refusal {
 /// Tells of both places where horovod was looked for: the Python of this host's path has none, and
 /// the PATH has none either, or one that is of no use.
 fn both(first: HostTrouble, second: Refusal) -> HostTrouble {
-    if second.cause == Some(Cause::AgentMissing) {
+    if second.cause == Some(SshFailure::AgentMissing) {
         return HostTrouble {
             what: format!("{}, and no `horovodrun` is on its PATH", first.what),
             ..first
@@ -153,19 +153,19 @@ fn both(first: HostTrouble, second: Refusal) -> HostTrouble {
     }
 }
 
-impl Summons {
+impl AgentStart {
     /// Starts the agent and connects with it.
-    pub(crate) async fn summon(
+    pub(crate) async fn start(
         &self,
         reaper: &Reaper,
         door: &Door,
-    ) -> Result<Summoned, HostTrouble> {
+    ) -> Result<StartedAgent, HostTrouble> {
         if door.is_public() {
             return self.await_call(door).await;
         }
         let interpreter = &self.options.interpreter;
         let first = match self.call(interpreter, reaper, door).await {
-            Err(refusal) if refusal.cause == Some(Cause::NoHorovod) => refusal,
+            Err(refusal) if refusal.cause == Some(SshFailure::NoHorovod) => refusal,
             called => return called.map_err(|refusal| refusal.trouble),
         };
         let second = self.call("", reaper, door).await;
@@ -178,7 +178,7 @@ impl Summons {
         interpreter: &str,
         reaper: &Reaper,
         door: &Door,
-    ) -> Result<Summoned, Refusal> {
+    ) -> Result<StartedAgent, Refusal> {
         let arrival = door.expect(self.assignment.host, KnownAs::default());
         let (mut ssh, mut input, output) = self.start_ssh(interpreter, reaper)?;
         let mut output = BufReader::new(output);
@@ -206,7 +206,7 @@ impl Summons {
                 return Err(self.refusal(code, &ssh.words(), &noise, reaper).await);
             }
         };
-        Ok(Summoned {
+        Ok(StartedAgent {
             link,
             ssh: Some(ssh),
             assigned,
@@ -215,7 +215,7 @@ impl Summons {
     }
 
     /// Waits for an agent that calls by itself, and tells it what to do.
-    async fn await_call(&self, door: &Door) -> Result<Summoned, HostTrouble> {
+    async fn await_call(&self, door: &Door) -> Result<StartedAgent, HostTrouble> {
         let began = Instant::now();
         let known_as = KnownAs {
             name: self.assignment.name.clone(),
@@ -229,7 +229,7 @@ impl Summons {
         let stream = stream.map_err(|_| gone())?;
         let (reader, mut writer) = adopt(stream).map_err(|_| gone())?;
         self.assign(&mut writer).await.map_err(|_| gone())?;
-        Ok(Summoned {
+        Ok(StartedAgent {
             link: Link::start(reader, writer),
             ssh: None,
             assigned: Instant::now(),

@@ -19,14 +19,14 @@ use crate::{
 const SSH_END: Duration = Duration::from_secs(1);
 
 /// Listens to one agent and passes on what it says.
-pub(super) struct Attendant {
+pub(super) struct AgentReader {
     pub(super) host: usize,
     pub(super) store: Option<SocketAddr>,
     pub(super) post: Post,
 }
 
-impl Attendant {
-    pub(super) async fn attend(self, mut link: AgentLink, mut ssh: Option<Ssh>) {
+impl AgentReader {
+    pub(super) async fn run(self, mut link: AgentLink, mut ssh: Option<Ssh>) {
         let mut end = None;
         loop {
             let news = match next_news(&mut link, &mut ssh, &mut end).await {

@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     driver::{
         agent_port::Door,
-        start_agent::{Summoned, Summons},
+        start_agent::{AgentStart, StartedAgent},
     },
     error::HostTrouble,
     hosts::ssh,
@@ -19,28 +19,28 @@ use crate::{
     process::Reaper,
 };
 
-pub(super) fn ranks_of(summons: &Summons) -> HashSet<Rank> {
-    let ranks = summons.assignment.ranks.iter();
+pub(super) fn ranks_of(start: &AgentStart) -> HashSet<Rank> {
+    let ranks = start.assignment.ranks.iter();
     ranks.map(|rank| Rank::new(rank.rank)).collect()
 }
 
 /// Calls every host at once and waits for all, so that a user hears of all troubles together.
 pub(super) async fn call(
-    summons: Vec<Summons>,
+    starts: Vec<AgentStart>,
     door: Door,
     reaper: &Reaper,
     deadline: Instant,
     progress: &impl Fn(&str),
-) -> (HashMap<usize, Summoned>, BTreeMap<usize, HostTrouble>) {
+) -> (HashMap<usize, StartedAgent>, BTreeMap<usize, HostTrouble>) {
     let door = std::sync::Arc::new(door);
     let mut calls = JoinSet::new();
     let mut awaited: Vec<String> = Vec::new();
-    for (index, one) in summons.into_iter().enumerate() {
+    for (index, one) in starts.into_iter().enumerate() {
         awaited.push(one.assignment.name.clone());
         let (reaper, door) = (reaper.clone(), std::sync::Arc::clone(&door));
         calls.spawn(async move {
             let name = one.assignment.name.clone();
-            let answer = timeout_at(deadline, one.summon(&reaper, &door)).await;
+            let answer = timeout_at(deadline, one.start(&reaper, &door)).await;
             (index, name, answer.unwrap_or_else(|_| Err(no_answer(&one))))
         });
     }
@@ -54,19 +54,19 @@ pub(super) async fn call(
             progress(&messages::awaiting(&awaited));
         }
         match answer {
-            Ok(summoned) => drop(arrived.insert(index, summoned)),
+            Ok(started) => drop(arrived.insert(index, started)),
             Err(trouble) => drop(absent.insert(index, trouble)),
         }
     }
     (arrived, absent)
 }
 
-fn no_answer(summons: &Summons) -> HostTrouble {
-    let target = &summons.target;
-    if let Some(agents) = &summons.options.agents {
+fn no_answer(start: &AgentStart) -> HostTrouble {
+    let target = &start.target;
+    if let Some(agents) = &start.options.agents {
         let port = agents.port;
         return HostTrouble {
-            host: summons.assignment.name.clone(),
+            host: start.assignment.name.clone(),
             what: format!("no agent of host `{target}` has called at port {port} in time"),
             remedy: format!(
                 "run `horovodrun agent <this host>:{port}` there, with the same \
@@ -75,11 +75,11 @@ fn no_answer(summons: &Summons) -> HostTrouble {
         };
     }
     HostTrouble {
-        host: summons.assignment.name.clone(),
+        host: start.assignment.name.clone(),
         what: format!("host `{target}` did not answer in time"),
         remedy: format!(
             "try `{} true`; if it works but is slow, allow more with --start-timeout",
-            ssh::by_hand(&summons.options.ssh, target)
+            ssh::by_hand(&start.options.ssh, target)
         ),
     }
 }

@@ -12,7 +12,7 @@ use super::{
     command::{SshOptions, by_hand, host_key_options},
     own_files::OwnFiles,
     quote::quote,
-    recognise::{Cause, between, recognise, said},
+    recognise::{SshFailure, between, recognise, said},
 };
 
 /// Where ssh's server listens unless told otherwise.
@@ -25,7 +25,7 @@ const QUOTED_LINES: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Explanation {
     /// The cause, to decide by.
-    pub cause: Cause,
+    pub cause: SshFailure,
     /// What happened, naming the host; lower case, no full stop.
     pub what: String,
     /// What to do about it, with the command to type.

@@ -13,4 +13,4 @@ pub use command::{HostKeys, SshOptions};
 pub(crate) use explain::{explain, install};
 pub(crate) use quote::quote;
 pub(crate) use recognise::said;
-pub(crate) use recognise::{Cause, recognise};
+pub(crate) use recognise::{SshFailure, recognise};

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     command::{self, SshOptions},
-    recognise::Cause,
+    recognise::SshFailure,
 };
 use crate::process::{ReapedBy, Reaper, spawn_detached, subprocess};
 
@@ -55,7 +55,7 @@ pub(crate) struct KnownHosts {
 
 /// Looks for what the remedy for `cause` needs.
 pub(crate) async fn find(
-    cause: Cause,
+    cause: SshFailure,
     options: &SshOptions,
     target: &str,
     interpreter: &str,
@@ -63,11 +63,13 @@ pub(crate) async fn find(
 ) -> OwnFiles {
     let reaped_by = ReapedBy::Reaper(reaper.clone());
     match cause {
-        Cause::AgentMissing | Cause::NoHorovod | Cause::CommandNotFound => OwnFiles {
-            wheel: wheel(interpreter, reaped_by).await,
-            ..OwnFiles::default()
-        },
-        Cause::HostKeyUnknown | Cause::HostKeyChanged | Cause::KeyRefused => {
+        SshFailure::AgentMissing | SshFailure::NoHorovod | SshFailure::CommandNotFound => {
+            OwnFiles {
+                wheel: wheel(interpreter, reaped_by).await,
+                ..OwnFiles::default()
+            }
+        }
+        SshFailure::HostKeyUnknown | SshFailure::HostKeyChanged | SshFailure::KeyRefused => {
             let mut words = command::describe(options, target).into_iter();
             let mut command = Command::new(words.next().unwrap_or_default());
             command.args(words);

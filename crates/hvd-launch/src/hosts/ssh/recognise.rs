@@ -10,7 +10,7 @@ const SSH_ITSELF: i32 = 255;
 /// Why no agent answers from a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub(crate) enum Cause {
+pub(crate) enum SshFailure {
     /// There is no ssh client on this machine.
     ClientMissing,
     /// The user that runs ssh has no account on this machine.
@@ -73,70 +73,91 @@ pub(crate) enum Cause {
 pub(super) const NO_USER: &str = "No user exists for uid ";
 
 /// A cause and what must all be said for it.
-type Sign = (Cause, &'static [&'static str]);
+type Sign = (SshFailure, &'static [&'static str]);
 
 /// Words of ssh itself. The order matters: a changed key ends in the words of an unknown one, and
 /// an unusable private key in those of a refused one.
 const OF_SSH: &[Sign] = &[
-    (Cause::NoAccountHere, &[NO_USER]),
-    (Cause::Configuration, &["Bad configuration option"]),
-    (Cause::Configuration, &["Bad owner or permissions on"]),
-    (Cause::NameUnknown, &["Could not resolve hostname"]),
-    (Cause::Refused, &["connect to host", "Connection refused"]),
-    (Cause::TimedOut, &["connect to host", "timed out"]),
-    (Cause::Silent, &["timed out during banner exchange"]),
-    (Cause::Unreachable, &["connect to host", "No route to host"]),
-    (Cause::Unreachable, &["connect to host", "is unreachable"]),
+    (SshFailure::NoAccountHere, &[NO_USER]),
+    (SshFailure::Configuration, &["Bad configuration option"]),
+    (SshFailure::Configuration, &["Bad owner or permissions on"]),
+    (SshFailure::NameUnknown, &["Could not resolve hostname"]),
     (
-        Cause::Unreachable,
+        SshFailure::Refused,
+        &["connect to host", "Connection refused"],
+    ),
+    (SshFailure::TimedOut, &["connect to host", "timed out"]),
+    (SshFailure::Silent, &["timed out during banner exchange"]),
+    (
+        SshFailure::Unreachable,
+        &["connect to host", "No route to host"],
+    ),
+    (
+        SshFailure::Unreachable,
+        &["connect to host", "is unreachable"],
+    ),
+    (
+        SshFailure::Unreachable,
         &["connect to host", "Permission denied"],
     ),
-    (Cause::NotSsh, &["banner line contains invalid characters"]),
-    (Cause::NotSsh, &["banner exchange", "invalid format"]),
-    (Cause::NotSsh, &["No SSH version received"]),
-    (Cause::NoCommonAlgorithm, &["Unable to negotiate with"]),
     (
-        Cause::HostKeyChanged,
+        SshFailure::NotSsh,
+        &["banner line contains invalid characters"],
+    ),
+    (SshFailure::NotSsh, &["banner exchange", "invalid format"]),
+    (SshFailure::NotSsh, &["No SSH version received"]),
+    (SshFailure::NoCommonAlgorithm, &["Unable to negotiate with"]),
+    (
+        SshFailure::HostKeyChanged,
         &["IDENTIFICATION HAS CHANGED", "Host key verification failed"],
     ),
-    (Cause::HostKeyUnknown, &["Host key verification failed"]),
-    (Cause::TooManyKeys, &["Too many authentication failures"]),
     (
-        Cause::KeyPermissions,
+        SshFailure::HostKeyUnknown,
+        &["Host key verification failed"],
+    ),
+    (
+        SshFailure::TooManyKeys,
+        &["Too many authentication failures"],
+    ),
+    (
+        SshFailure::KeyPermissions,
         &["UNPROTECTED PRIVATE KEY FILE", "Permission denied ("],
     ),
     (
-        Cause::IdentityMissing,
+        SshFailure::IdentityMissing,
         &["Identity file", "not accessible", "Permission denied ("],
     ),
-    (Cause::AccountClosed, &["account has expired"]),
-    (Cause::NoSession, &["open failed"]),
-    (Cause::Lost, &["not responding"]),
-    (Cause::Lost, &["closed by remote host.", "Connection to"]),
-    (Cause::Lost, &["client_loop: send disconnect"]),
-    (Cause::ClosedEarly, &["exchange_identification"]),
-    (Cause::ClosedEarly, &["Connection closed by"]),
-    (Cause::ClosedEarly, &["Connection reset by"]),
+    (SshFailure::AccountClosed, &["account has expired"]),
+    (SshFailure::NoSession, &["open failed"]),
+    (SshFailure::Lost, &["not responding"]),
+    (
+        SshFailure::Lost,
+        &["closed by remote host.", "Connection to"],
+    ),
+    (SshFailure::Lost, &["client_loop: send disconnect"]),
+    (SshFailure::ClosedEarly, &["exchange_identification"]),
+    (SshFailure::ClosedEarly, &["Connection closed by"]),
+    (SshFailure::ClosedEarly, &["Connection reset by"]),
 ];
 
 /// Words of what ran on the host, on either of its streams.
 const OF_HOST: &[Sign] = &[
-    (Cause::AgentMissing, &[AGENT_MISSING]),
-    (Cause::NoHorovod, &["No module named", "horovod"]),
-    (Cause::DiskFull, &["No space left on device"]),
-    (Cause::DiskFull, &["Disk quota exceeded"]),
+    (SshFailure::AgentMissing, &[AGENT_MISSING]),
+    (SshFailure::NoHorovod, &["No module named", "horovod"]),
+    (SshFailure::DiskFull, &["No space left on device"]),
+    (SshFailure::DiskFull, &["Disk quota exceeded"]),
     (
-        Cause::AccountClosed,
+        SshFailure::AccountClosed,
         &["account is currently not available"],
     ),
-    (Cause::AccountClosed, &["account has expired"]),
-    (Cause::OtherUser, &["Please login as the user"]),
+    (SshFailure::AccountClosed, &["account has expired"]),
+    (SshFailure::OtherUser, &["Please login as the user"]),
 ];
 
 /// Finds the cause. `exit` is nothing when ssh could not be started or was ended by a signal.
-pub(crate) fn recognise(exit: Option<i32>, stderr: &str, stdout: &str) -> Cause {
+pub(crate) fn recognise(exit: Option<i32>, stderr: &str, stdout: &str) -> SshFailure {
     if exit.is_none() && stderr.contains("(os error 2)") {
-        return Cause::ClientMissing;
+        return SshFailure::ClientMissing;
     }
     let found = |signs: &[Sign], text: &str| {
         let is_said = |(_, words): &&Sign| words.iter().all(|word| text.contains(word));
@@ -148,23 +169,23 @@ pub(crate) fn recognise(exit: Option<i32>, stderr: &str, stdout: &str) -> Cause 
     if exit.is_none_or(|status| status == SSH_ITSELF) {
         return found(OF_SSH, stderr)
             .or_else(|| refused_key(stderr))
-            .unwrap_or(Cause::Unknown);
+            .unwrap_or(SshFailure::Unknown);
     }
     match exit {
-        Some(126 | 127) => Cause::CommandNotFound,
-        Some(0) => Cause::ForcedCommand,
-        Some(_) if said(stderr).is_empty() => Cause::ForcedCommand,
-        _ => Cause::Unknown,
+        Some(126 | 127) => SshFailure::CommandNotFound,
+        Some(0) => SshFailure::ForcedCommand,
+        Some(_) if said(stderr).is_empty() => SshFailure::ForcedCommand,
+        _ => SshFailure::Unknown,
     }
 }
 
-fn refused_key(stderr: &str) -> Option<Cause> {
+fn refused_key(stderr: &str) -> Option<SshFailure> {
     let methods = between(stderr, "Permission denied (", ")")?;
     let asks = methods.contains("password") || methods.contains("keyboard-interactive");
     Some(if asks {
-        Cause::PasswordWanted
+        SshFailure::PasswordWanted
     } else {
-        Cause::KeyRefused
+        SshFailure::KeyRefused
     })
 }
 

@@ -1,24 +1,24 @@
 //! Sentences for keys, host keys and accounts: the connection was there, the login was not.
 
-use super::{Cause, Facts, SSH_PORT, between, quote};
+use super::{Facts, SSH_PORT, SshFailure, between, quote};
 use crate::hosts::ssh::HostKeys;
 
 /// Said where ssh has a file for host keys and none of them can be written.
 const NOT_WRITABLE: &str = "none of ssh's files of known hosts can be written here";
 
 /// What and remedy, if it is such a cause.
-pub(super) fn explain(cause: Cause, facts: &Facts<'_>) -> Option<(String, String)> {
+pub(super) fn explain(cause: SshFailure, facts: &Facts<'_>) -> Option<(String, String)> {
     let texts = match cause {
-        Cause::HostKeyUnknown => host_key_unknown(facts),
-        Cause::HostKeyChanged => host_key_changed(facts),
-        Cause::KeyPermissions => key_permissions(facts),
-        Cause::IdentityMissing => identity_missing(facts),
-        Cause::TooManyKeys => too_many_keys(facts),
-        Cause::KeyRefused => key_refused(facts),
-        Cause::PasswordWanted => password_wanted(facts),
-        Cause::AccountClosed => account_closed(facts),
-        Cause::OtherUser => other_user(facts),
-        Cause::NoSession => no_session(facts),
+        SshFailure::HostKeyUnknown => host_key_unknown(facts),
+        SshFailure::HostKeyChanged => host_key_changed(facts),
+        SshFailure::KeyPermissions => key_permissions(facts),
+        SshFailure::IdentityMissing => identity_missing(facts),
+        SshFailure::TooManyKeys => too_many_keys(facts),
+        SshFailure::KeyRefused => key_refused(facts),
+        SshFailure::PasswordWanted => password_wanted(facts),
+        SshFailure::AccountClosed => account_closed(facts),
+        SshFailure::OtherUser => other_user(facts),
+        SshFailure::NoSession => no_session(facts),
         _ => return None,
     };
     Some(texts)

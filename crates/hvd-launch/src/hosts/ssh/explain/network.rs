@@ -1,23 +1,23 @@
 //! Sentences for what keeps the connection itself from being made.
 
-use super::{Cause, Facts, SSH_PORT, between, by_hand, quote};
+use super::{Facts, SSH_PORT, SshFailure, between, by_hand, quote};
 use crate::hosts::ssh::recognise::NO_USER;
 
 /// What and remedy, if it is such a cause.
-pub(super) fn explain(cause: Cause, facts: &Facts<'_>) -> Option<(String, String)> {
+pub(super) fn explain(cause: SshFailure, facts: &Facts<'_>) -> Option<(String, String)> {
     let texts = match cause {
-        Cause::ClientMissing => client_missing(facts),
-        Cause::NoAccountHere => no_account_here(facts),
-        Cause::Configuration => configuration(facts),
-        Cause::NameUnknown => name_unknown(facts),
-        Cause::Refused => refused(facts),
-        Cause::TimedOut => timed_out(facts),
-        Cause::Silent => silent(facts),
-        Cause::Unreachable => unreachable(facts),
-        Cause::ClosedEarly => closed_early(facts),
-        Cause::NotSsh => not_ssh(facts),
-        Cause::NoCommonAlgorithm => no_common_algorithm(facts),
-        Cause::Lost => lost(facts),
+        SshFailure::ClientMissing => client_missing(facts),
+        SshFailure::NoAccountHere => no_account_here(facts),
+        SshFailure::Configuration => configuration(facts),
+        SshFailure::NameUnknown => name_unknown(facts),
+        SshFailure::Refused => refused(facts),
+        SshFailure::TimedOut => timed_out(facts),
+        SshFailure::Silent => silent(facts),
+        SshFailure::Unreachable => unreachable(facts),
+        SshFailure::ClosedEarly => closed_early(facts),
+        SshFailure::NotSsh => not_ssh(facts),
+        SshFailure::NoCommonAlgorithm => no_common_algorithm(facts),
+        SshFailure::Lost => lost(facts),
         _ => return None,
     };
     Some(texts)

@@ -33,7 +33,7 @@ type Case = (
     Option<i32>,
     &'static str,
     &'static str,
-    Cause,
+    SshFailure,
     &'static [&'static str],
 );
 
@@ -42,7 +42,7 @@ const NETWORK: &[Case] = &[
         None,
         "No such file or directory (os error 2)",
         "",
-        Cause::ClientMissing,
+        SshFailure::ClientMissing,
         &[
             "this machine has no `ssh`",
             "apt-get install openssh-client",
@@ -52,7 +52,7 @@ const NETWORK: &[Case] = &[
         Some(255),
         "ssh: Could not resolve hostname b: Name or service not known\r\n",
         "",
-        Cause::NameUnknown,
+        SshFailure::NameUnknown,
         &[
             "the name `b` does not resolve: no such name",
             "`getent hosts b`",
@@ -62,7 +62,7 @@ const NETWORK: &[Case] = &[
         Some(255),
         "ssh: Could not resolve hostname b: Temporary failure in name resolution\r\n",
         "",
-        Cause::NameUnknown,
+        SshFailure::NameUnknown,
         &["the name server does not answer"],
     ),
     (
@@ -71,14 +71,14 @@ const NETWORK: &[Case] = &[
       kex_exchange_identification: Connection closed by remote host\r\n\
       Connection closed by UNKNOWN port 65535\r\n",
         "",
-        Cause::NameUnknown,
+        SshFailure::NameUnknown,
         &["the name `jump`, which ssh goes to for host `root@b`, does not"],
     ),
     (
         Some(255),
         "ssh: connect to host b port 12345: Connection refused\r\n",
         "",
-        Cause::Refused,
+        SshFailure::Refused,
         &[
             "nothing listens at port 12345 of host `root@b`",
             "`/usr/sbin/sshd -p 12345`",
@@ -88,14 +88,14 @@ const NETWORK: &[Case] = &[
         Some(255),
         "ssh: connect to host 10.9.9.2 port 12345: Connection timed out\r\n",
         "",
-        Cause::TimedOut,
+        SshFailure::TimedOut,
         &["does not answer at port 12345", "`nc -vz b 12345`"],
     ),
     (
         Some(255),
         "ssh: connect to host b port 12345: Operation timed out\r\n",
         "",
-        Cause::TimedOut,
+        SshFailure::TimedOut,
         &["does not answer"],
     ),
     (
@@ -103,7 +103,7 @@ const NETWORK: &[Case] = &[
         "Connection timed out during banner exchange\r\n\
       Connection to b port 12345 timed out\r\n",
         "",
-        Cause::Silent,
+        SshFailure::Silent,
         &[
             "takes connections but no ssh server answers",
             "`ssh -v -p 12345 root@b`",
@@ -113,7 +113,7 @@ const NETWORK: &[Case] = &[
         Some(255),
         "ssh: connect to host 10.8.8.1 port 22: No route to host\r\n",
         "",
-        Cause::Unreachable,
+        SshFailure::Unreachable,
         &[
             "host `root@b` does not answer: it is off, or",
             "(no route to host)",
@@ -124,14 +124,14 @@ const NETWORK: &[Case] = &[
         Some(255),
         "ssh: connect to host fd00::7 port 22: Network is unreachable\r\n",
         "",
-        Cause::Unreachable,
+        SshFailure::Unreachable,
         &["`ip route get fd00::7`"],
     ),
     (
         Some(255),
         "ssh: connect to host 10.7.7.1 port 22: Permission denied\r\n",
         "",
-        Cause::Unreachable,
+        SshFailure::Unreachable,
         &["a firewall of this machine"],
     ),
     (
@@ -139,7 +139,7 @@ const NETWORK: &[Case] = &[
         "kex_exchange_identification: read: Connection reset by peer\r\n\
       Connection reset by 127.0.0.1 port 12345\r\n",
         "",
-        Cause::ClosedEarly,
+        SshFailure::ClosedEarly,
         &[
             "closed the connection at port 12345 before the login",
             "MaxStartups",
@@ -149,7 +149,7 @@ const NETWORK: &[Case] = &[
         Some(255),
         "Connection closed by 127.0.0.1 port 12345\r\n",
         "",
-        Cause::ClosedEarly,
+        SshFailure::ClosedEarly,
         &["a service that is not ssh"],
     ),
     (
@@ -157,14 +157,14 @@ const NETWORK: &[Case] = &[
         "kex_exchange_identification: banner line contains invalid characters\r\n\
       banner exchange: Connection to 127.0.0.1 port 8080: invalid format\r\n",
         "",
-        Cause::NotSsh,
+        SshFailure::NotSsh,
         &["what listens at port 8080", "with `-p`"],
     ),
     (
         Some(255),
         "banner exchange: Connection to 127.0.0.1 port 8080: invalid format\r\n",
         "",
-        Cause::NotSsh,
+        SshFailure::NotSsh,
         &["is not an ssh server"],
     ),
     (
@@ -172,7 +172,7 @@ const NETWORK: &[Case] = &[
         "kex_exchange_identification: No SSH version received in first 1024 lines from \
       server\r\nbanner exchange: Connection to 127.0.0.1 port 8080: invalid format\r\n",
         "",
-        Cause::NotSsh,
+        SshFailure::NotSsh,
         &["is not an ssh server"],
     ),
     (
@@ -180,7 +180,7 @@ const NETWORK: &[Case] = &[
         "Unable to negotiate with b port 22: no matching key exchange method found. Their \
       offer: diffie-hellman-group14-sha1\r\n",
         "",
-        Cause::NoCommonAlgorithm,
+        SshFailure::NoCommonAlgorithm,
         &[
             "no key exchange method in common",
             "offers `diffie-hellman-group14-sha1`",
@@ -190,14 +190,14 @@ const NETWORK: &[Case] = &[
         Some(255),
         "Timeout, server b not responding.\r\n",
         "",
-        Cause::Lost,
+        SshFailure::Lost,
         &["broke: `Timeout, server b not responding.`"],
     ),
     (
         Some(255),
         "Connection to b closed by remote host.\r\n",
         "",
-        Cause::Lost,
+        SshFailure::Lost,
         &["uptime"],
     ),
     (
@@ -205,14 +205,14 @@ const NETWORK: &[Case] = &[
         "/root/.ssh/config: line 2: Bad configuration option: hostky\r\n\
       /root/.ssh/config: terminating, 1 bad configuration options\r\n",
         "",
-        Cause::Configuration,
+        SshFailure::Configuration,
         &["line 2: Bad configuration option: hostky"],
     ),
     (
         Some(255),
         "Bad owner or permissions on /root/.ssh/config\r\n",
         "",
-        Cause::Configuration,
+        SshFailure::Configuration,
         &["`chmod 600 /root/.ssh/config`"],
     ),
 ];
@@ -222,7 +222,7 @@ const LOGIN: &[Case] = &[
         Some(255),
         "No user exists for uid 1000\r\n",
         "",
-        Cause::NoAccountHere,
+        SshFailure::NoAccountHere,
         &[
             "for user 1000, who has no account on this machine",
             "`useradd --uid 1000 --create-home horovod`",
@@ -232,7 +232,7 @@ const LOGIN: &[Case] = &[
         Some(255),
         "root@b: Permission denied (publickey).\r\n",
         "",
-        Cause::KeyRefused,
+        SshFailure::KeyRefused,
         &[
             "takes none of your keys for user `root`",
             "`ssh-copy-id -p 12345 root@b`",
@@ -242,7 +242,7 @@ const LOGIN: &[Case] = &[
         Some(255),
         "root@b: Permission denied (publickey,password,keyboard-interactive).\r\n",
         "",
-        Cause::PasswordWanted,
+        SshFailure::PasswordWanted,
         &[
             "would ask user `root` for a password",
             "`ssh-copy-id -p 12345 root@b`",
@@ -252,7 +252,7 @@ const LOGIN: &[Case] = &[
         Some(255),
         "root@b: Permission denied (password).\r\n",
         "",
-        Cause::PasswordWanted,
+        SshFailure::PasswordWanted,
         &["a job cannot answer"],
     ),
     (
@@ -260,7 +260,7 @@ const LOGIN: &[Case] = &[
         "No ED25519 host key is known for [b]:12345 and you have requested strict \
       checking.\r\nHost key verification failed.\r\n",
         "",
-        Cause::HostKeyUnknown,
+        SshFailure::HostKeyUnknown,
         &[
             "not among the known",
             "`ssh-keyscan -p 12345 b >> ~/.ssh/known_hosts`",
@@ -270,7 +270,7 @@ const LOGIN: &[Case] = &[
         Some(255),
         CHANGED,
         "",
-        Cause::HostKeyChanged,
+        SshFailure::HostKeyChanged,
         &[
             "another key than last time",
             "`ssh-keygen -f \"/etc/known\" -R \"[b]:12345\"`",
@@ -280,14 +280,14 @@ const LOGIN: &[Case] = &[
         Some(255),
         "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.",
         "",
-        Cause::HostKeyChanged,
+        SshFailure::HostKeyChanged,
         &["`ssh-keygen -R '[b]:12345'`"],
     ),
     (
         Some(255),
         OPEN_KEY,
         "",
-        Cause::KeyPermissions,
+        SshFailure::KeyPermissions,
         &["(permissions 0644)", "`chmod 600 /keys/k`"],
     ),
     (
@@ -295,7 +295,7 @@ const LOGIN: &[Case] = &[
         "Warning: Identity file /keys/no not accessible: No such file or directory.\n\
       root@b: Permission denied (publickey).\r\n",
         "",
-        Cause::IdentityMissing,
+        SshFailure::IdentityMissing,
         &[
             "the private key `/keys/no` for host `root@b` cannot be read: No such file or directory",
             "`ssh-keygen -t ed25519 -N '' -f /keys/no`",
@@ -306,14 +306,14 @@ const LOGIN: &[Case] = &[
         "Received disconnect from 127.0.0.1 port 12345:2: Too many authentication \
       failures\r\nDisconnected from 127.0.0.1 port 12345\r\n",
         "",
-        Cause::TooManyKeys,
+        SshFailure::TooManyKeys,
         &["more keys were offered", "IdentitiesOnly yes"],
     ),
     (
         Some(1),
         "",
         "This account is currently not available.\n",
-        Cause::AccountClosed,
+        SshFailure::AccountClosed,
         &[
             "as user `root`: the account has no login shell",
             "`usermod -s /bin/bash root`",
@@ -324,21 +324,21 @@ const LOGIN: &[Case] = &[
         "Your account has expired; please contact your system administrator.\n\
       Connection closed by 127.0.0.1 port 12345\r\n",
         "",
-        Cause::AccountClosed,
+        SshFailure::AccountClosed,
         &["`chage -E -1 root`"],
     ),
     (
         Some(142),
         "",
         "Please login as the user \"ubuntu\" rather than the user \"root\".\n",
-        Cause::OtherUser,
+        SshFailure::OtherUser,
         &["`-H ubuntu@b:SLOTS`"],
     ),
     (
         Some(255),
         "channel 0: open failed: connect failed: open failed\r\n",
         "",
-        Cause::NoSession,
+        SshFailure::NoSession,
         &["MaxSessions"],
     ),
 ];
@@ -348,7 +348,7 @@ const THERE: &[Case] = &[
         Some(127),
         "horovod-agent-missing: /opt/py/bin/python3\n",
         "",
-        Cause::AgentMissing,
+        SshFailure::AgentMissing,
         &[
             "host `root@b` has neither `/opt/py/bin/python3` nor `horovodrun`",
             "the wheel that this host has it from, with `python3 -m pip install FILE.whl`",
@@ -359,7 +359,7 @@ const THERE: &[Case] = &[
         "/usr/bin/python3: Error while finding module specification for \
       'horovod.runner.agent' (ModuleNotFoundError: No module named 'horovod')\n",
         "",
-        Cause::NoHorovod,
+        SshFailure::NoHorovod,
         &[
             "`/usr/bin/python3` on host `root@b` has no horovod",
             "`/usr/bin/python3 -m pip install FILE.whl`",
@@ -369,7 +369,7 @@ const THERE: &[Case] = &[
         Some(1),
         "/usr/bin/python3: No module named horovod.runner.agent\n",
         "",
-        Cause::NoHorovod,
+        SshFailure::NoHorovod,
         &[
             concat!("is older than this one, ", env!("CARGO_PKG_VERSION")),
             "FILE.whl",
@@ -379,21 +379,21 @@ const THERE: &[Case] = &[
         Some(127),
         "bash: line 1: exec: /bin/sh: not found\n",
         "",
-        Cause::CommandNotFound,
+        SshFailure::CommandNotFound,
         &["/bin/sh: not found"],
     ),
     (
         Some(1),
         "bash: line 1: echo: write error: No space left on device\n",
         "",
-        Cause::DiskFull,
+        SshFailure::DiskFull,
         &["no space left", "df -h"],
     ),
     (
         Some(0),
         "",
         "forced\n",
-        Cause::ForcedCommand,
+        SshFailure::ForcedCommand,
         &[
             "ran something else",
             "after saying `forced`",
@@ -404,14 +404,14 @@ const THERE: &[Case] = &[
         Some(1),
         "",
         "",
-        Cause::ForcedCommand,
+        SshFailure::ForcedCommand,
         &["with status 1 without a word", "/bin/false"],
     ),
     (
         Some(3),
         "what is\x1b[2J this\nit broke\n",
         "hello\n",
-        Cause::Unknown,
+        SshFailure::Unknown,
         &[
             "ssh ended with status 3 after saying `what is [2J this` `it broke` `hello`",
             "`ssh -p 12345 root@b true`",
@@ -421,7 +421,7 @@ const THERE: &[Case] = &[
         None,
         "",
         "",
-        Cause::Unknown,
+        SshFailure::Unknown,
         &["ssh was ended without a word"],
     ),
 ];
@@ -522,7 +522,7 @@ fn a_forgotten_port_is_mentioned_where_another_server_answers() {
 fn words_of_a_profile_are_not_taken_for_those_of_ssh() {
     let noise = "ssh: connect to host nas port 22: Connection refused\n";
     let found = explain("b", &options(), Some(2), noise, "");
-    assert_eq!(found.cause, Cause::Unknown);
+    assert_eq!(found.cause, SshFailure::Unknown);
     let found = explain(
         "b",
         &options(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Cause, Facts, quote};
+use super::{Facts, SshFailure, quote};
 use crate::hosts::ssh::{AGENT_MISSING, run_there, said};
 
 /// What has to be installed on every host: the same as here.
@@ -34,13 +34,13 @@ pub(crate) fn install(by_hand: Option<&str>, wheel: Option<&str>, python: &str) 
 }
 
 /// What and remedy, if it is such a cause.
-pub(super) fn explain(cause: Cause, facts: &Facts<'_>) -> Option<(String, String)> {
+pub(super) fn explain(cause: SshFailure, facts: &Facts<'_>) -> Option<(String, String)> {
     let texts = match cause {
-        Cause::AgentMissing => agent_missing(facts),
-        Cause::NoHorovod => no_horovod(facts),
-        Cause::CommandNotFound => command_not_found(facts),
-        Cause::DiskFull => disk_full(facts),
-        Cause::ForcedCommand => forced_command(facts),
+        SshFailure::AgentMissing => agent_missing(facts),
+        SshFailure::NoHorovod => no_horovod(facts),
+        SshFailure::CommandNotFound => command_not_found(facts),
+        SshFailure::DiskFull => disk_full(facts),
+        SshFailure::ForcedCommand => forced_command(facts),
         _ => return None,
     };
     Some(texts)

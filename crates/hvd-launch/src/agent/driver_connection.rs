@@ -19,7 +19,7 @@ use hvd_rendezvous::{
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
-    link::SecureStream,
+    link::SealedStream,
     process::spawn_detached,
     protocol::{Assignment, Introduction, TAKEN},
 };
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const CALL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Tries all addresses of the driver at once; the connection that it takes counts.
-pub(crate) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<SecureStream> {
+pub(crate) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<SealedStream> {
     let (sender, mut connected) = mpsc::unbounded_channel();
     let host = assignment.host;
     for address in addresses(assignment) {
@@ -62,7 +62,7 @@ pub(crate) fn knock(
     address: SocketAddr,
     key: &JobKey,
     host: u32,
-) -> hvd_rendezvous::Result<SecureStream> {
+) -> hvd_rendezvous::Result<SealedStream> {
     let doing = "connecting to the driver";
     let stream =
         TcpStream::connect_timeout(&address, PATIENCE).map_err(HandshakeError::io(doing))?;
@@ -83,7 +83,7 @@ pub(crate) fn knock(
         .set_read_timeout(None)
         .and_then(|()| stream.set_write_timeout(None))
         .map_err(HandshakeError::io(doing))?;
-    Ok(SecureStream { stream, session })
+    Ok(SealedStream { stream, session })
 }
 
 /// Calls the driver at `address`, `host:port`, and introduces this host.
@@ -91,7 +91,7 @@ pub(crate) fn introduce(
     address: &str,
     token: &JobKey,
     name: &str,
-) -> hvd_rendezvous::Result<SecureStream> {
+) -> hvd_rendezvous::Result<SealedStream> {
     let doing = "calling the driver";
     let mut problem = io::Error::from(io::ErrorKind::NotFound);
     for address in address
@@ -106,7 +106,7 @@ pub(crate) fn introduce(
     Err(HandshakeError::io(doing)(problem))
 }
 
-fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Result<SecureStream> {
+fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Result<SealedStream> {
     let doing = "calling the driver";
     let introduction = Introduction {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -123,5 +123,5 @@ fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Resul
         .and_then(|()| stream.set_read_timeout(None))
         .and_then(|()| stream.set_write_timeout(None))
         .map_err(HandshakeError::io(doing))?;
-    Ok(SecureStream { stream, session })
+    Ok(SealedStream { stream, session })
 }

@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{
     driver_connection,
-    serve::{Agent, DriverLink, Secrets, question},
+    serve::{Agent, LinkToDriver, Secrets, question},
     stdio::{self, Input, Output},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
         probe::ProbePort,
         this_machine,
     },
-    link::{Link, SecureStream, adopt},
+    link::{AgentLink, SealedStream, split},
     process::{Interrupts, KeyFile, spawn_detached},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Secret},
 };
@@ -101,7 +101,7 @@ pub(crate) async fn call(
     let Some(stream) = answered else {
         return Ok(NO_DRIVER);
     };
-    let (mut reader, writer) = adopt(stream).map_err(&failed)?;
+    let (mut reader, writer) = split(stream).map_err(&failed)?;
     // A driver that does not expect this host hangs up.
     let assignment = timeout(ASSIGNMENT, read_assignment(&mut reader)).await;
     let Ok(Ok(Some(assignment))) = assignment else {
@@ -111,11 +111,11 @@ pub(crate) async fn call(
         return Err(failed(io::ErrorKind::InvalidData.into()));
     };
     let key = token.derive(nonce);
-    let link = Link::start(reader, writer);
+    let link = AgentLink::start(reader, writer);
     work(assignment, link, key, key_file, interrupts, None).await
 }
 
-async fn introduce(calling: &Calling, token: &JobKey) -> Option<SecureStream> {
+async fn introduce(calling: &Calling, token: &JobKey) -> Option<SealedStream> {
     let name = calling.name.clone().unwrap_or_else(this_machine);
     let (driver, token) = (calling.driver.clone(), token.clone());
     let (sender, answer) = oneshot::channel();
@@ -135,7 +135,7 @@ async fn introduce(calling: &Calling, token: &JobKey) -> Option<SecureStream> {
 /// Does what the assignment says.
 async fn work(
     assignment: Assignment,
-    link: DriverLink,
+    link: LinkToDriver,
     key: JobKey,
     key_file: &Path,
     interrupts: &mut Interrupts,
@@ -144,7 +144,7 @@ async fn work(
     let key_file = KeyFile::create(key_file, &key)?;
     let probe_port = ProbePort::open(assignment.port_range, &key, assignment.host)?;
     let facts = look_around(&assignment).await?;
-    link.outgoing().say(&Notice::Hello {
+    link.outgoing().send_message(&Notice::Hello {
         probe_port: probe_port.number(),
         facts: Box::new(facts),
     });
@@ -192,13 +192,13 @@ async fn open_link(
     key: &JobKey,
     input: Input,
     mut output: Output,
-) -> io::Result<(DriverLink, Option<Input>)> {
+) -> io::Result<(LinkToDriver, Option<Input>)> {
     let back = driver_connection::reach(assignment, key).await;
     let word = if back.is_some() { BACK } else { HERE };
     output.write_all(format!("{word}\n").as_bytes()).await?;
     let Some(stream) = back else {
-        return Ok((Link::start(input, output), None));
+        return Ok((AgentLink::start(input, output), None));
     };
-    let (reader, writer) = adopt(stream)?;
-    Ok((Link::start(reader, writer), Some(input)))
+    let (reader, writer) = split(stream)?;
+    Ok((AgentLink::start(reader, writer), Some(input)))
 }

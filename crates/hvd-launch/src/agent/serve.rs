@@ -21,12 +21,12 @@ use tokio::{
 
 use super::{
     stdio::Input,
-    store_port::{self, Arrival, StoreDoor},
+    store_port::{self, StoreConnection, StorePort},
 };
 use crate::{
     error::{Error, Result},
     hosts::{facts::Question, measure, probe::ProbePort},
-    link::{ChannelSender, Link, News},
+    link::{AgentLink, ChannelSender, LinkEvent},
     messages,
     output::PipeReader,
     process::{
@@ -42,7 +42,7 @@ const LAST_CHANCE: Duration = Duration::from_secs(1);
 /// How long the last words of an agent may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-pub(super) type DriverLink = Link<Order, ()>;
+pub(super) type LinkToDriver = AgentLink<Order, ()>;
 
 /// What an agent needs the job's key for.
 pub(super) struct Secrets {
@@ -54,9 +54,9 @@ pub(super) struct Secrets {
 
 pub(super) struct Agent {
     assignment: Assignment,
-    link: DriverLink,
+    link: LinkToDriver,
     /// Where the ranks of this host find the store, once there are any.
-    store: Option<StoreDoor>,
+    store: Option<StorePort>,
     secrets: Secrets,
     reaper: Reaper,
     /// Our parent, as long as it lives.
@@ -84,7 +84,11 @@ enum AgentPhase {
 }
 
 impl Agent {
-    pub(super) fn new(assignment: Assignment, link: DriverLink, secrets: Secrets) -> Result<Self> {
+    pub(super) fn new(
+        assignment: Assignment,
+        link: LinkToDriver,
+        secrets: Secrets,
+    ) -> Result<Self> {
         Ok(Self {
             assignment,
             link,
@@ -112,10 +116,10 @@ impl Agent {
         while !self.is_over() {
             let deadline = self.deadline();
             tokio::select! {
-                news = self.link.hear(), if !self.is_deserted() => match news {
-                    News::Said(order) => self.obey(order),
-                    News::Opened((), _) => {}
-                    News::Lost(_) => self.desert(),
+                event = self.link.next_event(), if !self.is_deserted() => match event {
+                    LinkEvent::Message(order) => self.obey(order),
+                    LinkEvent::ChannelOpened((), _) => {}
+                    LinkEvent::Lost(_) => self.desert(),
                 },
                 // Ranks that we end ourselves have done nothing wrong.
                 Some(end) = self.ends.1.recv() => if !self.is_deserted() {
@@ -161,16 +165,17 @@ impl Agent {
                 let (question, reaped_by) = (question(&self.assignment), self.reaped_by());
                 return measure::look(question, reaped_by, move |extra| {
                     let extra = Box::new(extra);
-                    outgoing.say(&Notice::Looked { extra });
+                    outgoing.send_message(&Notice::Looked { extra });
                 });
             }
             Order::Probe(targets) => {
-                let tell = move |target, result| outgoing.say(&Notice::Probed { target, result });
+                let tell =
+                    move |target, result| outgoing.send_message(&Notice::Probed { target, result });
                 return measure::probe_all(targets, &self.secrets.key, tell);
             }
             Order::Load(target) => {
                 return measure::load(target, &self.secrets.key, move |result| {
-                    outgoing.say(&Notice::Loaded { target, result });
+                    outgoing.send_message(&Notice::Loaded { target, result });
                 });
             }
             Order::Start { variables } => self.start(&variables),
@@ -209,7 +214,7 @@ impl Agent {
                 }
             }
         };
-        self.link.outgoing().say(&notice);
+        self.link.outgoing().send_message(&notice);
     }
 
     fn try_start(&mut self, variables: &[(String, String)]) -> Result<()> {
@@ -243,7 +248,7 @@ impl Agent {
 
     /// Opened as late as this: before, there is nobody who would come for good.
     fn open_store(&mut self) -> io::Result<SocketAddr> {
-        let (store, address) = StoreDoor::open(&self.secrets.key)?;
+        let (store, address) = StorePort::open(&self.secrets.key)?;
         self.store = Some(store);
         Ok(address)
     }
@@ -277,7 +282,7 @@ impl Agent {
     }
 
     fn report(&self, end: RankEnd) {
-        self.link.outgoing().say(&Notice::Ended {
+        self.link.outgoing().send_message(&Notice::Ended {
             rank: end.rank.number(),
             outcome: end.outcome,
         });
@@ -290,7 +295,7 @@ impl Agent {
         } else {
             messages::agent_unkept()
         };
-        self.link.outgoing().say(&Notice::Leaving { why });
+        self.link.outgoing().send_message(&Notice::Leaving { why });
         self.desert();
     }
 
@@ -313,12 +318,12 @@ impl Agent {
             return;
         }
         let outputs = async { while self.outputs.join_next().await.is_some() {} };
-        let lost = async { while !matches!(self.link.hear().await, News::Lost(_)) {} };
+        let lost = async { while !matches!(self.link.next_event().await, LinkEvent::Lost(_)) {} };
         tokio::select! {
             () = outputs => {}
             () = lost => {}
         }
-        self.link.outgoing().say(&Notice::Gone);
+        self.link.outgoing().send_message(&Notice::Gone);
         self.link.finish(LAST_WORDS).await;
     }
 }
@@ -354,7 +359,7 @@ async fn end_of(leash: Option<Input>) {
     {}
 }
 
-async fn guest(store: Option<&mut StoreDoor>) -> Option<Arrival> {
+async fn guest(store: Option<&mut StorePort>) -> Option<StoreConnection> {
     match store {
         Some(store) => store.next().await,
         None => std::future::pending().await,

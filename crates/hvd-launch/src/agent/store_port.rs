@@ -9,7 +9,7 @@ use std::{
 };
 
 use hvd_rendezvous::{
-    Error as DoorError, JobKey, Purpose,
+    Error as RendezvousError, JobKey, Purpose,
     accept::{Acceptor, Guest, Hello, HelloOnly},
 };
 use tokio::{net::TcpStream, sync::mpsc};
@@ -18,19 +18,19 @@ use crate::{link::Channel, protocol::carry};
 
 /// The port of an agent at which the ranks of its host reach the store.
 #[derive(Debug)]
-pub(crate) struct StoreDoor {
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
+pub(crate) struct StorePort {
+    arrivals: mpsc::UnboundedReceiver<StoreConnection>,
     _acceptor: Acceptor<TcpListener>,
 }
 
 /// A rank's connection, and its first message, which the agent has read.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct StoreConnection {
     stream: std::net::TcpStream,
     hello: Hello,
 }
 
-impl StoreDoor {
+impl StorePort {
     /// Opens a port of the loopback interface for processes that know `key`.
     pub(crate) fn open(key: &JobKey) -> io::Result<(Self, SocketAddr)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -39,38 +39,40 @@ impl StoreDoor {
         let serve = move |guest| receive(guest, &sender);
         let gate = HelloOnly(key.clone());
         let acceptor = Acceptor::start_behind(gate, listener, "hvd-tunnel", serve)?;
-        let door = Self {
+        let port = Self {
             arrivals,
             _acceptor: acceptor,
         };
-        Ok((door, address))
+        Ok((port, address))
     }
 
     /// The next connection.
-    pub(crate) async fn next(&mut self) -> Option<Arrival> {
+    pub(crate) async fn next(&mut self) -> Option<StoreConnection> {
         self.arrivals.recv().await
     }
 }
 
 fn receive(
     guest: Guest<std::net::TcpStream, Hello>,
-    arrivals: &mpsc::UnboundedSender<Arrival>,
+    arrivals: &mpsc::UnboundedSender<StoreConnection>,
 ) -> hvd_rendezvous::Result<()> {
     if guest.purpose() != Purpose::Store {
-        return Err(DoorError::Refused("only for the key-value store".into()));
+        return Err(RendezvousError::Refused(
+            "only for the key-value store".into(),
+        ));
     }
     let (kept, hello) = guest.keep();
     let stream = kept
         .try_clone()
-        .map_err(DoorError::io("passing a connection on to the store"))?;
+        .map_err(RendezvousError::io("passing a connection on to the store"))?;
     // An agent that is about to end takes no more.
-    let _ = arrivals.send(Arrival { stream, hello });
+    let _ = arrivals.send(StoreConnection { stream, hello });
     Ok(())
 }
 
 /// The agent's end: carries a rank's connection through a channel.
-pub(crate) async fn enter(arrival: Arrival, channel: Channel) {
-    let Arrival { stream, hello } = arrival;
+pub(crate) async fn enter(arrival: StoreConnection, channel: Channel) {
+    let StoreConnection { stream, hello } = arrival;
     let adopted = stream
         .set_nonblocking(true)
         .and_then(|()| TcpStream::from_std(stream));

@@ -20,26 +20,26 @@ use hvd_rendezvous::{
 };
 use tokio::sync::oneshot;
 
-use crate::{link::SecureStream, protocol::TAKEN};
+use crate::{link::SealedStream, protocol::TAKEN};
 
 /// How long an agent may take to say which host it is.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-type Waiting = Arc<Mutex<HashMap<u32, (KnownAs, oneshot::Sender<SecureStream>)>>>;
+type ExpectedAgents = Arc<Mutex<HashMap<u32, (AgentIdentity, oneshot::Sender<SealedStream>)>>>;
 
 /// Where agents arrive.
-pub(crate) struct Door {
+pub(crate) struct AgentPort {
     port: u16,
     /// Whether agents call here by themselves.
     is_public: bool,
-    waiting: Waiting,
+    waiting: ExpectedAgents,
     _acceptor: Acceptor<TcpListener>,
 }
 
-impl Door {
+impl AgentPort {
     /// Opens a port for agents that were told `key`.
     pub(crate) fn open(key: &JobKey) -> hvd_rendezvous::Result<Self> {
-        let waiting = Waiting::default();
+        let waiting = ExpectedAgents::default();
         let expected = Arc::clone(&waiting);
         let serve = move |guest: Guest<TcpStream>| receive(guest, &expected);
         Self::start(0, key, waiting, serve)
@@ -47,20 +47,20 @@ impl Door {
 
     /// Opens this port for agents that were started beforehand with the token behind `key`.
     pub(crate) fn open_at(port: u16, key: &JobKey) -> hvd_rendezvous::Result<Self> {
-        let waiting = Waiting::default();
+        let waiting = ExpectedAgents::default();
         let expected = Arc::clone(&waiting);
         let serve = move |guest: Guest<TcpStream>| calls::receive(guest, &expected);
-        let door = Self::start(port, key, waiting, serve)?;
+        let port = Self::start(port, key, waiting, serve)?;
         Ok(Self {
             is_public: true,
-            ..door
+            ..port
         })
     }
 
     fn start(
         port: u16,
         key: &JobKey,
-        waiting: Waiting,
+        waiting: ExpectedAgents,
         serve: impl Fn(Guest<TcpStream>) -> hvd_rendezvous::Result<()> + Send + Sync + 'static,
     ) -> hvd_rendezvous::Result<Self> {
         let doing = "opening a port for agents";
@@ -90,22 +90,26 @@ impl Door {
     }
 
     /// The connection of the agent of `host`, when it comes.
-    pub(crate) fn expect(&self, host: u32, known_as: KnownAs) -> oneshot::Receiver<SecureStream> {
+    pub(crate) fn expect(
+        &self,
+        host: u32,
+        identity: AgentIdentity,
+    ) -> oneshot::Receiver<SealedStream> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.insert(host, (known_as, sender));
+        waiting.insert(host, (identity, sender));
         receiver
     }
 }
 
 /// By what an agent that calls by itself is recognised as the one of a host.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KnownAs {
+pub(crate) struct AgentIdentity {
     pub(crate) name: String,
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-fn receive(mut guest: Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Result<()> {
+fn receive(mut guest: Guest<TcpStream>, waiting: &ExpectedAgents) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
@@ -129,11 +133,11 @@ fn receive(mut guest: Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Re
     Ok(())
 }
 
-/// Takes a connection over from the door.
-fn keep(guest: Guest<TcpStream>) -> hvd_rendezvous::Result<SecureStream> {
+/// Takes a connection over from the port.
+fn keep(guest: Guest<TcpStream>) -> hvd_rendezvous::Result<SealedStream> {
     let (kept, session) = guest.keep();
     let stream = kept
         .try_clone()
         .map_err(HandshakeError::io("keeping the connection of an agent"))?;
-    Ok(SecureStream { stream, session })
+    Ok(SealedStream { stream, session })
 }

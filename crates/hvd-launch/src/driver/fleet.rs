@@ -1,5 +1,5 @@
 //! The agents of all other hosts, as the driver sees them: called together, given orders, listened
-//! to. What their news mean for the job is decided by whoever asks for them.
+//! to. What their events mean for the job is decided by whoever asks for them.
 
 mod agent_reader;
 mod connect_all;
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    agent_port::Door,
+    agent_port::AgentPort,
     findings::Heard,
     start_agent::{AgentStart, StartedAgent},
 };
@@ -27,7 +27,7 @@ use crate::{
         facts::{self, Extra, HostFacts},
         probe::{ProbeFailure, ProbeTarget},
     },
-    link::{ChannelReceiver, Outgoing},
+    link::{ChannelReceiver, LinkSender},
     process::{Reaper, Stream},
     protocol::{Notice, Order, Urgency},
 };
@@ -35,11 +35,11 @@ use crate::{
 use agent_reader::AgentReader;
 use connect_all::{call, ranks_of};
 
-/// News of one host.
+/// An event of one host.
 #[derive(Debug)]
-pub(crate) enum HostNews {
+pub(crate) enum HostEvent {
     /// Its agent says something.
-    Said(Notice),
+    Message(Notice),
     /// A stream of one of its ranks has begun.
     Output {
         rank: Rank,
@@ -50,14 +50,14 @@ pub(crate) enum HostNews {
     Lost(String),
 }
 
-type Post = mpsc::UnboundedSender<(usize, HostNews)>;
+type HostEventSender = mpsc::UnboundedSender<(usize, HostEvent)>;
 
 /// The agents of a job.
 pub(crate) struct Fleet {
     hosts: Vec<RemoteHost>,
-    news: mpsc::UnboundedReceiver<(usize, HostNews)>,
-    /// News that came while something else was waited for.
-    early: VecDeque<(usize, HostNews)>,
+    events: mpsc::UnboundedReceiver<(usize, HostEvent)>,
+    /// Events that came while something else was waited for.
+    early: VecDeque<(usize, HostEvent)>,
 }
 
 /// How a host has introduced itself.
@@ -85,7 +85,7 @@ pub(crate) struct RemoteHost {
     pub(crate) running: HashSet<Rank>,
     /// What all of its ranks are told besides.
     pub(crate) variables: Vec<(String, String)>,
-    outgoing: Outgoing,
+    outgoing: LinkSender,
     /// When it was told what to do.
     assigned: Instant,
     latency: Duration,
@@ -122,7 +122,7 @@ impl Fleet {
     /// Calls all agents; those that come are connected when this returns.
     pub(crate) async fn connect_all(
         starts: Vec<AgentStart>,
-        door: Door,
+        port: AgentPort,
         store: Option<SocketAddr>,
         reaper: &Reaper,
         deadline: Instant,
@@ -133,8 +133,8 @@ impl Fleet {
             .map(|one| one.assignment.name.clone())
             .collect();
         let ranks: Vec<HashSet<Rank>> = starts.iter().map(ranks_of).collect();
-        let (mut arrived, absent) = call(starts, door, reaper, deadline, &progress).await;
-        let (post, news) = mpsc::unbounded_channel();
+        let (mut arrived, absent) = call(starts, port, reaper, deadline, &progress).await;
+        let (sender, events) = mpsc::unbounded_channel();
         let mut hosts = Vec::new();
         for (index, (name, running)) in names.into_iter().zip(ranks).enumerate() {
             let Some(StartedAgent {
@@ -160,13 +160,13 @@ impl Fleet {
             let reader = AgentReader {
                 host: hosts.len() - 1,
                 store,
-                post: post.clone(),
+                events: sender.clone(),
             };
             tokio::spawn(reader.run(link, ssh));
         }
         let fleet = Self {
             hosts,
-            news,
+            events,
             early: VecDeque::new(),
         };
         ConnectedAgents { fleet, absent }
@@ -182,21 +182,21 @@ impl Fleet {
         &mut self.hosts[host]
     }
 
-    /// Waits for the next news of any host.
-    pub(crate) async fn next(&mut self) -> (usize, HostNews) {
-        if let Some(news) = self.early.pop_front() {
-            return news;
+    /// Waits for the next event of any host.
+    pub(crate) async fn next(&mut self) -> (usize, HostEvent) {
+        if let Some(event) = self.early.pop_front() {
+            return event;
         }
         self.fresh().await
     }
 
-    async fn fresh(&mut self) -> (usize, HostNews) {
-        match self.news.recv().await {
-            Some((host, news)) => {
-                if let HostNews::Lost(why) = &news {
+    async fn fresh(&mut self) -> (usize, HostEvent) {
+        match self.events.recv().await {
+            Some((host, event)) => {
+                if let HostEvent::Lost(why) = &event {
                     self.hosts[host].lost = Some(why.clone());
                 }
-                (host, news)
+                (host, event)
             }
             // Every reader has said its last word.
             None => std::future::pending().await,
@@ -208,10 +208,10 @@ impl Fleet {
         let mut greetings: Vec<Option<Greeting>> = self.hosts.iter().map(|_| None).collect();
         while greetings.iter().any(Option::is_none) {
             match self.fresh().await {
-                (host, HostNews::Said(Notice::Hello { probe_port, facts })) => {
+                (host, HostEvent::Message(Notice::Hello { probe_port, facts })) => {
                     greetings[host] = Some(self.hosts[host].greeting(probe_port, *facts));
                 }
-                (host, HostNews::Lost(problem)) => return Err(self.lost(host, problem)),
+                (host, HostEvent::Lost(problem)) => return Err(self.lost(host, problem)),
                 other => self.early.push_back(other),
             }
         }
@@ -267,7 +267,7 @@ impl Fleet {
 
     fn order(&self, hosts: &[usize], order: &Order) {
         for &host in hosts {
-            self.hosts[host].outgoing.say(order);
+            self.hosts[host].outgoing.send_message(order);
         }
     }
 
@@ -282,40 +282,42 @@ impl Fleet {
         awaited.retain(|&host| self.hosts[host].lost.is_none());
         let mut answers = BTreeMap::new();
         while !awaited.is_empty() {
-            let Ok((host, news)) = timeout_at(deadline, self.fresh()).await else {
+            let Ok((host, event)) = timeout_at(deadline, self.fresh()).await else {
                 break;
             };
-            match news {
-                HostNews::Said(notice) => {
+            match event {
+                HostEvent::Message(notice) => {
                     if let Some(said) = answer(&self.hosts[host], notice) {
                         answers.insert(host, said);
                         awaited.remove(&host);
                     }
                 }
-                HostNews::Lost(_) => drop(awaited.remove(&host)),
-                HostNews::Output { .. } => {}
+                HostEvent::Lost(_) => drop(awaited.remove(&host)),
+                HostEvent::Output { .. } => {}
             }
         }
         answers
     }
 
-    /// Has a host try addresses of others; its answers come as news.
+    /// Has a host try addresses of others; its answers come as events.
     pub(crate) fn order_probes(&self, host: usize, targets: Vec<ProbeTarget>) {
-        self.hosts[host].outgoing.say(&Order::Probe(targets));
+        self.hosts[host]
+            .outgoing
+            .send_message(&Order::Probe(targets));
     }
 
     /// The next answer of any host to an order to try addresses.
     pub(crate) async fn next_probed(&mut self) -> Result<Probed> {
         loop {
             match self.fresh().await {
-                (host, HostNews::Said(Notice::Probed { target, result })) => {
+                (host, HostEvent::Message(Notice::Probed { target, result })) => {
                     return Ok(Probed {
                         host,
                         target,
                         result,
                     });
                 }
-                (host, HostNews::Lost(problem)) => return Err(self.lost(host, problem)),
+                (host, HostEvent::Lost(problem)) => return Err(self.lost(host, problem)),
                 other => self.early.push_back(other),
             }
         }
@@ -334,17 +336,17 @@ impl Fleet {
     pub(crate) async fn start_ranks(&mut self) -> Result<Vec<(Rank, i32)>> {
         for host in &self.hosts {
             let variables = host.variables.clone();
-            host.outgoing.say(&Order::Start { variables });
+            host.outgoing.send_message(&Order::Start { variables });
         }
         let (mut started, mut awaited) = (Vec::new(), self.hosts.len());
         while awaited > 0 {
-            let (host, news) = self.fresh().await;
-            match news {
-                HostNews::Said(Notice::Started { pids }) => {
+            let (host, event) = self.fresh().await;
+            match event {
+                HostEvent::Message(Notice::Started { pids }) => {
                     awaited -= 1;
                     started.extend(pids.into_iter().map(|(rank, pid)| (Rank::new(rank), pid)));
                 }
-                HostNews::Said(Notice::Failed { code, problem }) => {
+                HostEvent::Message(Notice::Failed { code, problem }) => {
                     let host = self.hosts[host].name.clone();
                     return Err(Error::OnHost {
                         host,
@@ -352,7 +354,7 @@ impl Fleet {
                         code,
                     });
                 }
-                HostNews::Lost(problem) => return Err(self.lost(host, problem)),
+                HostEvent::Lost(problem) => return Err(self.lost(host, problem)),
                 // What comes early, a rank's output or its end, is for whoever listens next.
                 other => self.early.push_back((host, other)),
             }
@@ -363,7 +365,7 @@ impl Fleet {
     /// Ends the ranks on all hosts.
     pub(crate) fn end(&self, urgency: Urgency) {
         for host in &self.hosts {
-            host.outgoing.say(&Order::End(urgency));
+            host.outgoing.send_message(&Order::End(urgency));
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    fleet::{Fleet, HostNews},
+    fleet::{Fleet, HostEvent},
     function::Results,
     lifecycle::{Action, EndCause, Lifecycle},
     phase_log::PhaseLog,
@@ -259,27 +259,27 @@ impl RunningJob {
     }
 
     /// Something has happened on another host.
-    fn on_host_event(&mut self, host: usize, event: HostNews, server: &Server) {
+    fn on_host_event(&mut self, host: usize, event: HostEvent, server: &Server) {
         let Some(fleet) = &mut self.fleet else {
             return;
         };
         match event {
-            HostNews::Said(Notice::Ended { rank, outcome }) => {
+            HostEvent::Message(Notice::Ended { rank, outcome }) => {
                 let rank = Rank::new(rank);
                 if fleet.host_mut(host).running.remove(&rank) {
                     self.on_rank_end(rank, outcome, server);
                 }
             }
-            HostNews::Said(Notice::Gone) => fleet.host_mut(host).is_over = true,
-            HostNews::Said(_) => {}
-            HostNews::Output {
+            HostEvent::Message(Notice::Gone) => fleet.host_mut(host).is_over = true,
+            HostEvent::Message(_) => {}
+            HostEvent::Output {
                 rank,
                 stream,
                 receiver,
             } => self
                 .streams
                 .add(rank, stream, OutputSource::Channel(receiver)),
-            HostNews::Lost(why) => {
+            HostEvent::Lost(why) => {
                 let host = fleet.host_mut(host);
                 host.is_over = true;
                 let running = std::mem::take(&mut host.running);
@@ -356,7 +356,7 @@ impl RunningJob {
     }
 }
 
-async fn next_host_event(fleet: &mut Option<Fleet>) -> (usize, HostNews) {
+async fn next_host_event(fleet: &mut Option<Fleet>) -> (usize, HostEvent) {
     match fleet {
         Some(fleet) => fleet.next().await,
         None => std::future::pending().await,

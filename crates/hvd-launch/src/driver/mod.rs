@@ -1,5 +1,6 @@
-//! The driver's work from first to last: prepare, start, run the job to its end, report
-//! words. The phase_log of the start share one budget; afterwards only the job itself takes time.
+//! The driver: the forked process that owns the job. It prepares the hosts, starts the ranks, runs the
+//! job to its end and reports. The phases of the start share one budget; afterwards only the job itself
+//! takes time.
 
 pub(crate) mod agent_port;
 pub(crate) mod findings;

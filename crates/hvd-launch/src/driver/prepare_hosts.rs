@@ -10,7 +10,7 @@ use hvd_types::Placement;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    agent_port::Door,
+    agent_port::AgentPort,
     findings::{self, Finding, HostAnswer, Job, Severity},
     fleet::{ConnectedAgents, Fleet, Greeting},
     phase_log::{PhaseLog, StartClock},
@@ -175,12 +175,12 @@ impl HostPreparation<'_> {
         deadline: Instant,
         progress: impl Fn(&str),
     ) -> Result<ConnectedAgents> {
-        let door = match &self.spec.remote.agents {
-            None => Door::open(self.key)?,
+        let port = match &self.spec.remote.agents {
+            None => AgentPort::open(self.key)?,
             Some(agents) => {
                 self.phase_log
                     .verbose(|| messages::awaiting_calls(agents.port));
-                Door::open_at(agents.port, &agents.token.key())?
+                AgentPort::open_at(agents.port, &agents.token.key())?
             }
         };
         let addresses = own.interfaces.iter();
@@ -192,10 +192,10 @@ impl HostPreparation<'_> {
             .iter()
             .zip(site_numbers(hosts))
             .filter(|(host, _)| !host.resolved.is_local)
-            .map(|(host, site)| self.agent_start(host, site, &addresses, door.port()))
+            .map(|(host, site)| self.agent_start(host, site, &addresses, port.port()))
             .collect();
         let connected =
-            Fleet::connect_all(starts, door, self.store, self.reaper, deadline, progress);
+            Fleet::connect_all(starts, port, self.store, self.reaper, deadline, progress);
         Ok(connected.await)
     }
 

@@ -25,11 +25,11 @@ use tokio::{
     time::{Duration, Instant, timeout},
 };
 
-use super::agent_port::{Door, KnownAs};
+use super::agent_port::{AgentIdentity, AgentPort};
 use crate::{
     error::HostTrouble,
     hosts::ssh::{self, SshFailure, own_files},
-    link::{Link, SecureStream, adopt},
+    link::{AgentLink, SealedStream, split},
     process::{ProcessExit, ReapedBy, Reaper, before_exec},
     protocol::{Assignment, BACK, GREETING, HERE, Notice, Opening},
     spec::RemoteOptions,
@@ -43,7 +43,7 @@ const SSH_END: Duration = Duration::from_secs(2);
 
 /// A host's agent, connected.
 pub(crate) struct StartedAgent {
-    pub(crate) link: AgentLink,
+    pub(crate) link: LinkToAgent,
     /// None for an agent that was started beforehand.
     pub(crate) ssh: Option<Ssh>,
     /// When the agent was told what to do.
@@ -53,7 +53,7 @@ pub(crate) struct StartedAgent {
 }
 
 /// A link to an agent.
-pub(crate) type AgentLink = Link<Notice, Opening>;
+pub(crate) type LinkToAgent = AgentLink<Notice, Opening>;
 
 /// The `ssh` that holds an agent.
 pub(crate) struct Ssh {
@@ -158,17 +158,17 @@ impl AgentStart {
     pub(crate) async fn start(
         &self,
         reaper: &Reaper,
-        door: &Door,
+        port: &AgentPort,
     ) -> Result<StartedAgent, HostTrouble> {
-        if door.is_public() {
-            return self.await_call(door).await;
+        if port.is_public() {
+            return self.await_call(port).await;
         }
         let interpreter = &self.options.interpreter;
-        let first = match self.call(interpreter, reaper, door).await {
+        let first = match self.call(interpreter, reaper, port).await {
             Err(refusal) if refusal.cause == Some(SshFailure::NoHorovod) => refusal,
             called => return called.map_err(|refusal| refusal.trouble),
         };
-        let second = self.call("", reaper, door).await;
+        let second = self.call("", reaper, port).await;
         second.map_err(|second| both(first.trouble, second))
     }
 
@@ -177,9 +177,9 @@ impl AgentStart {
         &self,
         interpreter: &str,
         reaper: &Reaper,
-        door: &Door,
+        port: &AgentPort,
     ) -> Result<StartedAgent, Refusal> {
-        let arrival = door.expect(self.assignment.host, KnownAs::default());
+        let arrival = port.expect(self.assignment.host, AgentIdentity::default());
         let (mut ssh, mut input, output) = self.start_ssh(interpreter, reaper)?;
         let mut output = BufReader::new(output);
         let mut heard = Instant::now();
@@ -189,7 +189,7 @@ impl AgentStart {
         let latency = heard.saturating_duration_since(ssh.began);
         let assigned = Instant::now();
         let link = match greeted {
-            Ok(Greeted::Here) => Link::start(output, input),
+            Ok(Greeted::Here) => AgentLink::start(output, input),
             Ok(Greeted::Back) => {
                 ssh.leash = Some(input);
                 self.link_of(arrival).await?
@@ -215,9 +215,9 @@ impl AgentStart {
     }
 
     /// Waits for an agent that calls by itself, and tells it what to do.
-    async fn await_call(&self, door: &Door) -> Result<StartedAgent, HostTrouble> {
+    async fn await_call(&self, port: &AgentPort) -> Result<StartedAgent, HostTrouble> {
         let began = Instant::now();
-        let known_as = KnownAs {
+        let identity = AgentIdentity {
             name: self.assignment.name.clone(),
             addresses: self.addresses.clone(),
         };
@@ -225,12 +225,12 @@ impl AgentStart {
             let what = format!("the agent of host `{}` has gone again", self.target);
             self.trouble(what, "look at what it printed there".to_owned())
         };
-        let stream = door.expect(self.assignment.host, known_as).await;
+        let stream = port.expect(self.assignment.host, identity).await;
         let stream = stream.map_err(|_| gone())?;
-        let (reader, mut writer) = adopt(stream).map_err(|_| gone())?;
+        let (reader, mut writer) = split(stream).map_err(|_| gone())?;
         self.assign(&mut writer).await.map_err(|_| gone())?;
         Ok(StartedAgent {
-            link: Link::start(reader, writer),
+            link: AgentLink::start(reader, writer),
             ssh: None,
             assigned: Instant::now(),
             latency: began.elapsed(),
@@ -390,8 +390,8 @@ impl AgentStart {
 
     async fn link_of(
         &self,
-        arrival: oneshot::Receiver<SecureStream>,
-    ) -> Result<AgentLink, HostTrouble> {
+        arrival: oneshot::Receiver<SealedStream>,
+    ) -> Result<LinkToAgent, HostTrouble> {
         let lost = |problem: String| {
             self.trouble(
                 format!(
@@ -404,8 +404,8 @@ impl AgentStart {
         let stream = arrival
             .await
             .map_err(|_| lost("the connection is gone".to_owned()))?;
-        let (reader, writer) = adopt(stream).map_err(|error| lost(error.to_string()))?;
-        Ok(Link::start(reader, writer))
+        let (reader, writer) = split(stream).map_err(|error| lost(error.to_string()))?;
+        Ok(AgentLink::start(reader, writer))
     }
 }
 

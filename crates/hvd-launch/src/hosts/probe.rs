@@ -50,7 +50,7 @@ const GROWTH: u32 = 4;
 /// The best of so many round trips is the distance.
 const PINGS: u64 = 3;
 
-/// How often a connection that was cut during the handshake is tried; a busy door cuts honest
+/// How often a connection that was cut during the handshake is tried; a busy acceptor cuts honest
 /// callers now and then.
 const ATTEMPTS: u32 = 3;
 

@@ -25,16 +25,16 @@ const READ_SIZE: usize = 16 << 10;
 
 /// A connection between driver and agent, and what protects it.
 #[derive(Debug)]
-pub(crate) struct SecureStream {
+pub(crate) struct SealedStream {
     pub(crate) stream: StdTcpStream,
     pub(crate) session: Session,
 }
 
 /// Puts a connection into the runtime's hands.
-pub(crate) fn adopt(
-    secure: SecureStream,
+pub(crate) fn split(
+    sealed: SealedStream,
 ) -> io::Result<(SealedReader<OwnedReadHalf>, SealedWriter<OwnedWriteHalf>)> {
-    let SecureStream { stream, session } = secure;
+    let SealedStream { stream, session } = sealed;
     let _ = stream.set_nodelay(true);
     stream.set_nonblocking(true)?;
     let (reader, writer) = TcpStream::from_std(stream)?.into_split();

@@ -10,7 +10,7 @@ use hvd_rendezvous::JobKey;
 
 use crate::{
     agent::driver_connection::reach,
-    driver::agent_port::{Door, KnownAs},
+    driver::agent_port::{AgentIdentity, AgentPort},
     protocol::{Assignment, Secret},
 };
 
@@ -34,10 +34,10 @@ fn assignment(host: u32, key: &JobKey, port: u16) -> Assignment {
 #[tokio::test]
 async fn both_sides_settle_on_the_same_of_many_connections() {
     let key = JobKey::generate().unwrap();
-    let door = Door::open(&key).unwrap();
+    let port = AgentPort::open(&key).unwrap();
     for host in 0..20_u32 {
-        let arrival = door.expect(host, KnownAs::default());
-        let assignment = assignment(host, &key, door.port());
+        let arrival = port.expect(host, AgentIdentity::default());
+        let assignment = assignment(host, &key, port.port());
         let mut agent = reach(&assignment, &key).await.unwrap();
         let mut driver = arrival.await.unwrap();
         let mut ours = agent.session.over(&agent.stream);

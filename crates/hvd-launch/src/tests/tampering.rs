@@ -9,22 +9,24 @@ use tokio::time::timeout;
 
 use crate::{
     agent::driver_connection::knock,
-    driver::agent_port::{Door, KnownAs},
-    link::{Link, Loss, News, adopt},
+    driver::agent_port::{AgentIdentity, AgentPort},
+    link::{AgentLink, LinkEvent, Loss, split},
 };
 
 const LONG: Duration = Duration::from_secs(15);
 
-type TestLink = Link<String, String>;
+type TestLink = AgentLink<String, String>;
 
 /// Says numbers until the link is lost, and hears those of the other end.
 async fn talk(mut link: TestLink) -> Loss {
     for round in 0.. {
-        link.outgoing().say(&format!("order {round}"));
-        match timeout(LONG, link.hear()).await.unwrap() {
-            News::Said(text) => assert_eq!(text, format!("order {round}"), "a changed order"),
-            News::Opened(..) => panic!("a channel that was not opened"),
-            News::Lost(loss) => return loss,
+        link.outgoing().send_message(&format!("order {round}"));
+        match timeout(LONG, link.next_event()).await.unwrap() {
+            LinkEvent::Message(text) => {
+                assert_eq!(text, format!("order {round}"), "a changed order")
+            }
+            LinkEvent::ChannelOpened(..) => panic!("a channel that was not opened"),
+            LinkEvent::Lost(loss) => return loss,
         }
     }
     Loss::Closed
@@ -32,9 +34,9 @@ async fn talk(mut link: TestLink) -> Loss {
 
 async fn attempt(plan: Plan) -> [Loss; 2] {
     let key = JobKey::generate().unwrap();
-    let door = Door::open(&key).unwrap();
-    let arrival = door.expect(7, KnownAs::default());
-    let target = (Ipv4Addr::LOCALHOST, door.port()).into();
+    let port = AgentPort::open(&key).unwrap();
+    let arrival = port.expect(7, AgentIdentity::default());
+    let target = (Ipv4Addr::LOCALHOST, port.port()).into();
     let meddler = Meddler::new(plan);
     let way = meddler.before(target, "127.0.0.1:0".parse().unwrap());
     let (theirs, way) = (key.clone(), way.unwrap());
@@ -42,7 +44,7 @@ async fn attempt(plan: Plan) -> [Loss; 2] {
     let driver = timeout(LONG, arrival).await.unwrap().unwrap();
     let agent = knocking.await.unwrap().unwrap();
     let start = |secure| {
-        let (reader, writer) = adopt(secure).unwrap();
+        let (reader, writer) = split(secure).unwrap();
         TestLink::start(reader, writer)
     };
     let losses = tokio::join!(talk(start(driver)), talk(start(agent)));

@@ -14,7 +14,7 @@ use hvd_rendezvous::{
     deadline::{self, Timed},
 };
 
-use super::{KnownAs, Waiting};
+use super::{AgentIdentity, ExpectedAgents};
 use crate::protocol::Introduction;
 
 /// How long a call may take.
@@ -26,7 +26,7 @@ const LIMIT: u32 = 4096;
 /// Hears an agent out and gives its connection to whoever expects it.
 pub(super) fn receive(
     mut guest: Guest<TcpStream>,
-    waiting: &Waiting,
+    waiting: &ExpectedAgents,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
@@ -42,7 +42,7 @@ pub(super) fn receive(
     let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
     let hosts = waiting
         .iter()
-        .map(|(host, (known_as, _))| (*host, known_as));
+        .map(|(host, (identity, _))| (*host, identity));
     let Some(host) = recognise(&introduction, from.ip().to_canonical(), &hosts) else {
         let name = introduction.name;
         return Err(HandshakeError::Refused(format!(
@@ -59,7 +59,7 @@ pub(super) fn receive(
 fn recognise<'a>(
     introduction: &Introduction,
     from: IpAddr,
-    hosts: &(impl Iterator<Item = (u32, &'a KnownAs)> + Clone),
+    hosts: &(impl Iterator<Item = (u32, &'a AgentIdentity)> + Clone),
 ) -> Option<u32> {
     if introduction.version != env!("CARGO_PKG_VERSION") {
         let theirs = &introduction.version;
@@ -68,7 +68,7 @@ fn recognise<'a>(
     }
     let short = |name: &str| name.split('.').next().unwrap_or(name).to_ascii_lowercase();
     let name = &introduction.name;
-    let by = |is_it: &dyn Fn(&KnownAs) -> bool| {
+    let by = |is_it: &dyn Fn(&AgentIdentity) -> bool| {
         let mut hosts = hosts.clone();
         hosts.find(|(_, known)| is_it(known)).map(|(host, _)| host)
     };
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn recognised(name: &str, from: &str) -> Option<u32> {
-        let known = |name: &str, address: &str| KnownAs {
+        let known = |name: &str, address: &str| AgentIdentity {
             name: name.to_owned(),
             addresses: vec![address.parse().unwrap()],
         };

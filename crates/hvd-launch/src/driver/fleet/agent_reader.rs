@@ -5,11 +5,11 @@ use std::{net::SocketAddr, time::Duration};
 use hvd_types::Rank;
 use tokio::{net::TcpStream, time::timeout};
 
-use super::{HostNews, Post};
+use super::{HostEvent, HostEventSender};
 use crate::{
-    driver::start_agent::{AgentLink, Ssh},
+    driver::start_agent::{LinkToAgent, Ssh},
     hosts::ssh,
-    link::{Channel, Loss, News, SILENCE},
+    link::{Channel, LinkEvent, Loss, SILENCE},
     messages,
     process::ProcessExit,
     protocol::{Notice, Opening, carry},
@@ -22,43 +22,43 @@ const SSH_END: Duration = Duration::from_secs(1);
 pub(super) struct AgentReader {
     pub(super) host: usize,
     pub(super) store: Option<SocketAddr>,
-    pub(super) post: Post,
+    pub(super) events: HostEventSender,
 }
 
 impl AgentReader {
-    pub(super) async fn run(self, mut link: AgentLink, mut ssh: Option<Ssh>) {
+    pub(super) async fn run(self, mut link: LinkToAgent, mut ssh: Option<Ssh>) {
         let mut end = None;
         loop {
-            let news = match next_news(&mut link, &mut ssh, &mut end).await {
-                Some(news) => news,
-                None => News::Lost(Loss::Closed),
+            let event = match next_event(&mut link, &mut ssh, &mut end).await {
+                Some(event) => event,
+                None => LinkEvent::Lost(Loss::Closed),
             };
-            match news {
-                News::Said(Notice::Gone) => break,
-                News::Said(Notice::Leaving { why }) => {
-                    self.tell(HostNews::Lost(why));
+            match event {
+                LinkEvent::Message(Notice::Gone) => break,
+                LinkEvent::Message(Notice::Leaving { why }) => {
+                    self.send(HostEvent::Lost(why));
                     return;
                 }
-                News::Said(notice) => self.tell(HostNews::Said(notice)),
-                News::Opened(Opening::Store, channel) => {
+                LinkEvent::Message(notice) => self.send(HostEvent::Message(notice)),
+                LinkEvent::ChannelOpened(Opening::Store, channel) => {
                     if let Some(store) = self.store {
                         tokio::spawn(connect_store(store, channel));
                     }
                 }
-                News::Opened(Opening::Output { rank, stream }, channel) => {
+                LinkEvent::ChannelOpened(Opening::Output { rank, stream }, channel) => {
                     let (rank, receiver) = (Rank::new(rank), channel.receiver);
-                    self.tell(HostNews::Output {
+                    self.send(HostEvent::Output {
                         rank,
                         stream,
                         receiver,
                     });
                 }
-                News::Lost(loss) => {
+                LinkEvent::Lost(loss) => {
                     let why = match end {
                         Some(end) => lost_by(end, &words_of(ssh.as_ref())),
                         None => explain(&loss, &mut ssh).await,
                     };
-                    self.tell(HostNews::Lost(why));
+                    self.send(HostEvent::Lost(why));
                     return;
                 }
             }
@@ -71,11 +71,11 @@ impl AgentReader {
         if end.is_none() && ssh.is_some() {
             let _ = timeout(SSH_END, end_of(&mut ssh)).await;
         }
-        self.tell(HostNews::Said(Notice::Gone));
+        self.send(HostEvent::Message(Notice::Gone));
     }
 
-    fn tell(&self, news: HostNews) {
-        let _ = self.post.send((self.host, news));
+    fn send(&self, event: HostEvent) {
+        let _ = self.events.send((self.host, event));
     }
 }
 
@@ -102,15 +102,15 @@ fn words_of(ssh: Option<&Ssh>) -> String {
 /// What the agent says next; nothing once its `ssh` has ended and it has no more to say. `end` is
 /// how that `ssh` ended. The last words of an agent may come after the end of its `ssh`, by another
 /// connection: they are waited for if it ended well.
-async fn next_news(
-    link: &mut AgentLink,
+async fn next_event(
+    link: &mut LinkToAgent,
     ssh: &mut Option<Ssh>,
     end: &mut Option<ProcessExit>,
-) -> Option<News<Notice, Opening>> {
+) -> Option<LinkEvent<Notice, Opening>> {
     if end.is_none() {
         tokio::select! {
             biased;
-            news = link.hear() => return Some(news),
+            event = link.next_event() => return Some(event),
             ended = end_of(ssh) => *end = Some(ended),
         }
     }
@@ -118,7 +118,7 @@ async fn next_news(
         Some(ProcessExit::Exited(0)) => SSH_END,
         _ => Duration::ZERO,
     };
-    timeout(patience, link.hear()).await.ok()
+    timeout(patience, link.next_event()).await.ok()
 }
 
 /// The end of `ssh` often says more than the end of the link.

@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     driver::{
-        agent_port::Door,
+        agent_port::AgentPort,
         start_agent::{AgentStart, StartedAgent},
     },
     error::HostTrouble,
@@ -27,20 +27,20 @@ pub(super) fn ranks_of(start: &AgentStart) -> HashSet<Rank> {
 /// Calls every host at once and waits for all, so that a user hears of all troubles together.
 pub(super) async fn call(
     starts: Vec<AgentStart>,
-    door: Door,
+    port: AgentPort,
     reaper: &Reaper,
     deadline: Instant,
     progress: &impl Fn(&str),
 ) -> (HashMap<usize, StartedAgent>, BTreeMap<usize, HostTrouble>) {
-    let door = std::sync::Arc::new(door);
+    let port = std::sync::Arc::new(port);
     let mut calls = JoinSet::new();
     let mut awaited: Vec<String> = Vec::new();
     for (index, one) in starts.into_iter().enumerate() {
         awaited.push(one.assignment.name.clone());
-        let (reaper, door) = (reaper.clone(), std::sync::Arc::clone(&door));
+        let (reaper, port) = (reaper.clone(), std::sync::Arc::clone(&port));
         calls.spawn(async move {
             let name = one.assignment.name.clone();
-            let answer = timeout_at(deadline, one.start(&reaper, &door)).await;
+            let answer = timeout_at(deadline, one.start(&reaper, &port)).await;
             (index, name, answer.unwrap_or_else(|_| Err(no_answer(&one))))
         });
     }

@@ -1,4 +1,4 @@
-//! The listening end of a probe: one port for both families of addresses, behind the door of
+//! The listening end of a probe: one port for both families of addresses, behind the acceptor of
 //! `hvd-rendezvous`, so that strangers learn nothing.
 //!
 //! - `PORT-1` a caller that says nothing for a few seconds is hung up on: the thread that serves it
@@ -13,7 +13,7 @@ use std::{
 };
 
 use hvd_rendezvous::{
-    Error as DoorError, JobKey, Purpose,
+    Error as RendezvousError, JobKey, Purpose,
     accept::{Acceptor, Guest},
 };
 use rustix::net::{
@@ -123,13 +123,13 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 fn serve(mut guest: Guest<TcpStream>, identity: u32) -> hvd_rendezvous::Result<()> {
     let doing = "answering a probe";
     if guest.purpose() != Purpose::Probe {
-        return Err(DoorError::Malformed(
+        return Err(RendezvousError::Malformed(
             "the connection is not meant as a probe",
         ));
     }
     let (socket, session) = guest.parts();
-    prepare(socket, SILENCE).map_err(DoorError::io(doing))?;
-    converse(&mut session.over(socket), identity).map_err(DoorError::io(doing))
+    prepare(socket, SILENCE).map_err(RendezvousError::io(doing))?;
+    converse(&mut session.over(socket), identity).map_err(RendezvousError::io(doing))
 }
 
 fn prepare(stream: &TcpStream, silence: Duration) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //!
 //! [`launch`] is the whole of it for a caller: it takes a checked [`JobSpec`] and returns the exit
 //! status of the job. Nothing here parses a command line, and nothing knows what a worker computes.
-//! [`examine`] takes the same and only looks whether the job could run.
+//! [`check_hosts`] takes the same and only looks whether the job could run.
 
 #![deny(unsafe_code)]
 
@@ -33,6 +33,7 @@ pub use hvd_rendezvous::AgentToken;
 pub use hvd_types::printable;
 pub use process::driver_above;
 pub use spec::{
-    AgentsOption, FunctionMode, JobSpec, OutputOptions, RemoteOptions, ReportForm, Stamp, Verbosity,
+    AgentsOption, FunctionMode, JobSpec, OutputOptions, RemoteOptions, ReportFormat, Stamp,
+    Verbosity,
 };
-pub use supervisor::{examine, launch, serve_as_agent, serve_drivers};
+pub use supervisor::{check_hosts, launch, serve_as_agent, serve_drivers};

@@ -104,7 +104,7 @@ pub enum Stamp {
 
 /// For whom the report of an examination is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReportForm {
+pub enum ReportFormat {
     /// For people.
     #[default]
     Text,

@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     driver_connection,
     serve::{Agent, LinkToDriver, Secrets, question},
-    stdio::{self, Input, Output},
+    stdio::{self, StdinStream, StdoutStream},
 };
 use crate::{
     error::{Error, Result},
@@ -24,7 +24,7 @@ use crate::{
     },
     link::{AgentLink, SealedStream, split},
     process::{Interrupts, KeyFile, spawn_detached},
-    protocol::{Assignment, BACK, GREETING, HERE, Notice, Secret},
+    protocol::{AgentNotice, Assignment, BACK, GREETING, HERE, Secret},
 };
 
 /// How long a driver may take to say what is to be done.
@@ -139,12 +139,12 @@ async fn work(
     key: JobKey,
     key_file: &Path,
     interrupts: &mut Interrupts,
-    leash: Option<Input>,
+    leash: Option<StdinStream>,
 ) -> Result<i32> {
     let key_file = KeyFile::create(key_file, &key)?;
     let probe_port = ProbePort::open(assignment.port_range, &key, assignment.host)?;
     let facts = look_around(&assignment).await?;
-    link.outgoing().send_message(&Notice::Hello {
+    link.outgoing().send_message(&AgentNotice::Hello {
         probe_port: probe_port.number(),
         facts: Box::new(facts),
     });
@@ -190,9 +190,9 @@ async fn read_assignment(
 async fn open_link(
     assignment: &Assignment,
     key: &JobKey,
-    input: Input,
-    mut output: Output,
-) -> io::Result<(LinkToDriver, Option<Input>)> {
+    input: StdinStream,
+    mut output: StdoutStream,
+) -> io::Result<(LinkToDriver, Option<StdinStream>)> {
     let back = driver_connection::reach(assignment, key).await;
     let word = if back.is_some() { BACK } else { HERE };
     output.write_all(format!("{word}\n").as_bytes()).await?;

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    stdio::Input,
+    stdio::StdinStream,
     store_port::{self, StoreConnection, StorePort},
 };
 use crate::{
@@ -30,10 +30,10 @@ use crate::{
     messages,
     output::PipeReader,
     process::{
-        Interrupts, KeyFile, LocalRanks, Meeting, RankEnd, RankOutput, RankTask, Reach, ReapedBy,
-        Reaper, has_children, meeting_variables, passed_on,
+        Interrupts, KeyFile, LocalRanks, RankEnd, RankOutput, RankTask, ReapedBy, Reaper,
+        StoreLocation, WorkerHost, has_children, passed_on, store_variables,
     },
-    protocol::{Assignment, Notice, Opening, Order, Urgency},
+    protocol::{AgentNotice, AgentOrder, Assignment, Opening, Urgency},
 };
 
 /// How long ranks may take to end once nobody is there any more to see it.
@@ -42,7 +42,7 @@ const LAST_CHANCE: Duration = Duration::from_secs(1);
 /// How long the last words of an agent may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-pub(super) type LinkToDriver = AgentLink<Order, ()>;
+pub(super) type LinkToDriver = AgentLink<AgentOrder, ()>;
 
 /// What an agent needs the job's key for.
 pub(super) struct Secrets {
@@ -107,7 +107,7 @@ impl Agent {
     pub(super) async fn run(
         mut self,
         interrupts: &mut Interrupts,
-        leash: Option<Input>,
+        leash: Option<StdinStream>,
     ) -> Result<i32> {
         let mut rounds = self.reaper.rounds();
         let leash = end_of(leash);
@@ -158,29 +158,30 @@ impl Agent {
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: AgentOrder) {
         let outgoing = self.link.outgoing().clone();
         match order {
-            Order::Look => {
+            AgentOrder::Look => {
                 let (question, reaped_by) = (question(&self.assignment), self.reaped_by());
                 return measure::look(question, reaped_by, move |extra| {
                     let extra = Box::new(extra);
-                    outgoing.send_message(&Notice::Looked { extra });
+                    outgoing.send_message(&AgentNotice::Looked { extra });
                 });
             }
-            Order::Probe(targets) => {
-                let tell =
-                    move |target, result| outgoing.send_message(&Notice::Probed { target, result });
+            AgentOrder::Probe(targets) => {
+                let tell = move |target, result| {
+                    outgoing.send_message(&AgentNotice::Probed { target, result })
+                };
                 return measure::probe_all(targets, &self.secrets.key, tell);
             }
-            Order::Load(target) => {
+            AgentOrder::Load(target) => {
                 return measure::load(target, &self.secrets.key, move |result| {
-                    outgoing.send_message(&Notice::Loaded { target, result });
+                    outgoing.send_message(&AgentNotice::Loaded { target, result });
                 });
             }
-            Order::Start { variables } => self.start(&variables),
-            Order::End(Urgency::Ask) => self.signal(Signal::TERM),
-            Order::End(Urgency::Kill) => self.signal(Signal::KILL),
+            AgentOrder::Start { variables } => self.start(&variables),
+            AgentOrder::End(Urgency::Ask) => self.signal(Signal::TERM),
+            AgentOrder::End(Urgency::Kill) => self.signal(Signal::KILL),
         }
         // An order to end can come before anything was started.
         if self.phase == AgentPhase::Waiting {
@@ -199,7 +200,7 @@ impl Agent {
     fn start(&mut self, variables: &[(String, String)]) {
         self.secrets.probe_port = None;
         let notice = match self.try_start(variables) {
-            Ok(()) => Notice::Started {
+            Ok(()) => AgentNotice::Started {
                 pids: self
                     .local_ranks
                     .pids()
@@ -208,7 +209,7 @@ impl Agent {
             },
             Err(error) => {
                 self.signal(Signal::KILL);
-                Notice::Failed {
+                AgentNotice::Failed {
                     code: error.exit_code(),
                     problem: error.to_string(),
                 }
@@ -221,11 +222,11 @@ impl Agent {
         let address = self
             .open_store()
             .map_err(Error::system("open a port for the ranks of this host"))?;
-        let meeting = meeting_variables(Meeting {
+        let store_location = store_variables(StoreLocation {
             address,
             key_file: self.secrets.key_file.path(),
         });
-        let tasks: Vec<RankTask> = self.tasks(variables, &meeting);
+        let tasks: Vec<RankTask> = self.tasks(variables, &store_location);
         let Assignment {
             command, directory, ..
         } = &self.assignment;
@@ -257,14 +258,14 @@ impl Agent {
     fn tasks(
         &self,
         variables: &[(String, String)],
-        meeting: &[(&'static str, OsString)],
+        store_location: &[(&'static str, OsString)],
     ) -> Vec<RankTask> {
         let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-        let own: Vec<_> = passed_on(&own, Reach::SameHost).collect();
+        let own: Vec<_> = passed_on(&own, WorkerHost::SameHost).collect();
         let task = |rank: &crate::protocol::RankAssignment| {
             let told = variables.iter().chain(&rank.variables);
             let told = told.map(|(name, value)| (name.into(), value.into()));
-            let met = meeting
+            let met = store_location
                 .iter()
                 .map(|(name, value)| ((*name).into(), value.clone()));
             RankTask {
@@ -282,7 +283,7 @@ impl Agent {
     }
 
     fn report(&self, end: RankEnd) {
-        self.link.outgoing().send_message(&Notice::Ended {
+        self.link.outgoing().send_message(&AgentNotice::Ended {
             rank: end.rank.number(),
             outcome: end.outcome,
         });
@@ -295,7 +296,9 @@ impl Agent {
         } else {
             messages::agent_unkept()
         };
-        self.link.outgoing().send_message(&Notice::Leaving { why });
+        self.link
+            .outgoing()
+            .send_message(&AgentNotice::Leaving { why });
         self.desert();
     }
 
@@ -323,7 +326,7 @@ impl Agent {
             () = outputs => {}
             () = lost => {}
         }
-        self.link.outgoing().send_message(&Notice::Gone);
+        self.link.outgoing().send_message(&AgentNotice::Gone);
         self.link.finish(LAST_WORDS).await;
     }
 }
@@ -347,7 +350,7 @@ async fn pump(mut pipe: PipeReader, channel: ChannelSender) {
     }
 }
 
-async fn end_of(leash: Option<Input>) {
+async fn end_of(leash: Option<StdinStream>) {
     let Some(mut input) = leash else {
         return std::future::pending().await;
     };

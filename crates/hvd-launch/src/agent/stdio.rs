@@ -15,21 +15,21 @@ use tokio::{
 };
 
 /// Any stream of bytes that comes in.
-pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
+pub(crate) type StdinStream = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Any stream of bytes that goes out.
-pub(crate) type Output = Box<dyn AsyncWrite + Send + Unpin>;
+pub(crate) type StdoutStream = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// This process's standard input and output.
-pub(crate) fn open() -> io::Result<(Input, Output)> {
+pub(crate) fn open() -> io::Result<(StdinStream, StdoutStream)> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;
-    let input: Input = if is_socket(&input)? {
+    let input: StdinStream = if is_socket(&input)? {
         Box::new(socket(input)?)
     } else {
         Box::new(pipe::Receiver::from_owned_fd(input)?)
     };
-    let output: Output = if is_socket(&output)? {
+    let output: StdoutStream = if is_socket(&output)? {
         Box::new(socket(output)?)
     } else {
         Box::new(pipe::Sender::from_owned_fd(output)?)

@@ -13,42 +13,42 @@ use std::{
 use tokio::{sync::oneshot, time::timeout};
 
 use self::{
-    report::{Colours, Report, exit_status, human, json},
-    run::Examination,
+    report::{Colours, DoctorReport, exit_status, human, json},
+    run::Doctor,
 };
 use crate::{
     driver::{EndCause, HostPreparation, PhaseLog, StartClock, make_key},
     error::{Error, Result},
     output::{ConsoleThread, OutputFiles},
     process::{Interrupts, Reaper, spawn_detached},
-    spec::{JobSpec, ReportForm},
+    spec::{JobSpec, ReportFormat},
 };
 
 /// How long the console may take to show what was said so far.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Examines the hosts and returns the exit status.
 pub(super) async fn run(
     spec: &JobSpec,
-    form: ReportForm,
+    form: ReportFormat,
     interrupts: &mut Interrupts,
 ) -> Result<i32> {
     let console_thread = ConsoleThread::start(OutputFiles::default())?;
-    let examined = tokio::select! {
-        report = examine(spec, &console_thread) => Ok(report),
+    let checked = tokio::select! {
+        report = check_hosts(spec, &console_thread) => Ok(report),
         signal = interrupts.next() => Err(signal),
     };
-    let _ = timeout(LAST_WORDS, console_thread.finish()).await;
-    let report = match examined {
+    let _ = timeout(FLUSH_TIMEOUT, console_thread.finish()).await;
+    let report = match checked {
         Ok(report) => report?,
         Err(signal) => return Ok(EndCause::Interrupted(signal).status()),
     };
     let text = match form {
-        ReportForm::Json => json(&report).map_err(|error| {
+        ReportFormat::Json => json(&report).map_err(|error| {
             let impossible = io::Error::other(error);
             Error::system("write the report as JSON")(impossible)
         })?,
-        ReportForm::Text => human(&report, colours(&spec.inherited)),
+        ReportFormat::Text => human(&report, colours(&spec.inherited)),
     };
     tokio::select! {
         printed = print(text) => printed
@@ -58,7 +58,7 @@ pub(super) async fn run(
     }
 }
 
-async fn examine(spec: &JobSpec, console_thread: &ConsoleThread) -> Result<Report> {
+async fn check_hosts(spec: &JobSpec, console_thread: &ConsoleThread) -> Result<DoctorReport> {
     let clock = StartClock::new(spec.start_timeout);
     let phase_log = PhaseLog::new(console_thread.sender().clone(), spec.verbosity);
     let (key, secret) = make_key(spec)?;
@@ -71,7 +71,7 @@ async fn examine(spec: &JobSpec, console_thread: &ConsoleThread) -> Result<Repor
         reaper: &reaper,
         phase_log: &phase_log,
     };
-    let report = Examination { preparation }.carry_out(&clock).await;
+    let report = Doctor { preparation }.run(&clock).await;
     phase_log.clear_progress();
     report
 }

@@ -1,5 +1,5 @@
 //! The report of `horovodrun doctor`: what each host is, how pairs of hosts reach each other, what
-//! is wrong. Pure: turns a [`Report`] into text, JSON and an exit status; who asked the hosts, and
+//! is wrong. Pure: turns a [`DoctorReport`] into text, JSON and an exit status; who asked the hosts, and
 //! how, is not known here.
 //!
 //! The JSON is the report as it stands, so its field names are what scripts rely on: times are in
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    driver::{Finding, Severity},
+    driver::{HostFinding, Severity},
     hosts::{
         facts::{Extra, HostFacts},
         probe::ProbeFailure,
@@ -29,7 +29,7 @@ const MARGIN: &str = "  ";
 
 /// Everything the doctor found out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct DoctorReport {
     /// The driver's own version of horovod.
     pub(crate) version: String,
     pub(crate) hosts: Vec<HostReport>,
@@ -37,7 +37,7 @@ pub(crate) struct Report {
     pub(crate) pairs: Vec<PairReport>,
     /// Likely causes of pairs that are cut off, each with what to do.
     pub(crate) causes: Vec<String>,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<HostFinding>,
 }
 
 /// One host of the list.
@@ -77,8 +77,8 @@ pub(crate) enum Colours {
 }
 
 /// 0 if a job can run on these hosts, whatever else there is to say; else 1.
-pub(crate) fn exit_status(report: &Report) -> i32 {
-    let is_fatal = |finding: &Finding| finding.severity == Severity::Fatal;
+pub(crate) fn exit_status(report: &DoctorReport) -> i32 {
+    let is_fatal = |finding: &HostFinding| finding.severity == Severity::Fatal;
     let is_lost = |host: &HostReport| host.unreachable.is_some();
     let is_cut = |pair: &PairReport| pair.failure.is_some();
     let broken = report.findings.iter().any(is_fatal)
@@ -88,12 +88,12 @@ pub(crate) fn exit_status(report: &Report) -> i32 {
 }
 
 /// The report for programs.
-pub(crate) fn json(report: &Report) -> serde_json::Result<String> {
+pub(crate) fn json(report: &DoctorReport) -> serde_json::Result<String> {
     serde_json::to_string_pretty(report).map(|text| text + "\n")
 }
 
 /// The report for people, in lines of at most 100 letters.
-pub(crate) fn human(report: &Report, colours: Colours) -> String {
+pub(crate) fn human(report: &DoctorReport, colours: Colours) -> String {
     let pen = Pen { colours };
     let mut lines = vec![headline(report)];
     for section in hosts::sections(&report.hosts) {
@@ -109,7 +109,7 @@ pub(crate) fn human(report: &Report, colours: Colours) -> String {
     lines.join("\n") + "\n"
 }
 
-fn headline(report: &Report) -> String {
+fn headline(report: &DoctorReport) -> String {
     let slots: u32 = report.hosts.iter().map(|host| host.slots).sum();
     format!(
         "horovod {}, {}, {}",
@@ -143,7 +143,7 @@ fn causes(causes: &[String]) -> Vec<String> {
     lines
 }
 
-fn findings(findings: &[Finding], pen: Pen) -> Vec<String> {
+fn findings(findings: &[HostFinding], pen: Pen) -> Vec<String> {
     let mut lines = Vec::new();
     for finding in findings {
         let (colour, severity) = match finding.severity {
@@ -164,7 +164,7 @@ fn findings(findings: &[Finding], pen: Pen) -> Vec<String> {
     lines
 }
 
-fn verdict(report: &Report, pen: Pen) -> String {
+fn verdict(report: &DoctorReport, pen: Pen) -> String {
     let count = |severity| {
         let findings = report.findings.iter();
         findings.filter(|one| one.severity == severity).count()

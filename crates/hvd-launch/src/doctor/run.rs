@@ -9,15 +9,15 @@ use tokio::{
     time::{Duration, Instant, timeout, timeout_at},
 };
 
-use super::report::{HostReport, PairReport, Report};
+use super::report::{DoctorReport, HostReport, PairReport};
 use crate::{
     driver::{
-        ConnectedAgents, Finding, Fleet, Greeting, HostAnswer, HostPreparation, JobHost, Site,
-        StartClock, Surveyed, Thoroughness, site_numbers, survey,
+        ConnectedAgents, Fleet, Greeting, HostAnswer, HostFinding, HostPreparation, JobHost, Site,
+        StartClock, SurveyResult, Thoroughness, site_numbers, survey,
     },
     error::{Error, HostTrouble, Result},
     hosts::{
-        Route, RouteOutcome,
+        HostRoute, RouteOutcome,
         facts::{self, Extra, HostFacts},
         measure::{self, LOADED, LOOKED},
         probe::{ProbePort, ProbeTarget},
@@ -28,25 +28,25 @@ use crate::{
 };
 
 /// How long this host may take to say what it is.
-const FACTS: Duration = Duration::from_secs(10);
+const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long agents may take to leave.
-const FAREWELL: Duration = Duration::from_secs(3);
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// With at most so many pairs, as four hosts have, the way of each is measured; of more, only the
 /// ways from each host to the next of the list.
-const MEASURED: usize = 12;
+const MEASURED_PAIRS: usize = 12;
 
 /// After this time no further way is measured.
-const MEASURING: Duration = Duration::from_secs(60);
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A visit to all hosts of a list.
-pub(crate) struct Examination<'a> {
+pub(crate) struct Doctor<'a> {
     pub(crate) preparation: HostPreparation<'a>,
 }
 
 /// One host of the list.
-struct Patient {
+struct HostCheck {
     host: JobHost,
     /// What a person types to get there, if by ssh.
     ssh: Option<String>,
@@ -58,7 +58,7 @@ struct Patient {
     trouble: Option<HostTrouble>,
 }
 
-impl Patient {
+impl HostCheck {
     /// What it has said of itself, or this host of itself if that is meant.
     fn facts<'a>(&'a self, own: &'a HostFacts) -> Option<&'a HostFacts> {
         if self.host.resolved.is_local {
@@ -74,7 +74,7 @@ impl Patient {
             facts: self.facts(own)?,
             extra: self.extra.as_ref(),
             ssh: self.ssh.as_deref(),
-            heard: self.greeting.as_ref().map(|greeting| greeting.heard),
+            timing: self.greeting.as_ref().map(|greeting| greeting.timing),
         })
     }
 
@@ -94,17 +94,17 @@ impl Patient {
     }
 }
 
-impl Examination<'_> {
+impl Doctor<'_> {
     /// Everything that can be found out about the hosts.
-    pub(crate) async fn carry_out(&self, clock: &StartClock) -> Result<Report> {
+    pub(crate) async fn run(&self, clock: &StartClock) -> Result<DoctorReport> {
         let hosts = self.preparation.hosts().await?;
         let own = self.own_facts().await?;
         let home = self.preparation.home_port(&hosts)?;
         let deadline = clock.deadline().into();
-        let (mut patients, mut fleet) = self.call(hosts, &own, deadline).await?;
-        self.look(&mut patients, &mut fleet).await;
+        let (mut checks, mut fleet) = self.connect_agents(hosts, &own, deadline).await?;
+        self.look(&mut checks, &mut fleet).await;
         self.progress("trying all addresses between the hosts");
-        let sites = self.sites(&patients, &own, home.as_ref());
+        let sites = self.sites(&checks, &own, home.as_ref());
         let rules = self.preparation.rules();
         let key = self.preparation.key;
         let surveyed = survey(&sites, &mut fleet, key, &rules, Thoroughness::All).await?;
@@ -114,19 +114,16 @@ impl Examination<'_> {
         }
         let rates = self.measure(&sites, &surveyed, &mut fleet).await;
         self.progress("saying goodbye");
-        fleet.dismiss(Instant::now() + FAREWELL).await;
-        for patient in &mut patients {
-            note_loss(patient, &mut fleet);
+        fleet.dismiss(Instant::now() + GOODBYE_TIMEOUT).await;
+        for check in &mut checks {
+            record_loss(check, &mut fleet);
         }
-        Ok(Report {
+        Ok(DoctorReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            hosts: patients
-                .iter()
-                .map(|patient| patient.report(&own))
-                .collect(),
+            hosts: checks.iter().map(|check| check.report(&own)).collect(),
             pairs: pairs(&sites, &surveyed, &rates),
             causes: surveyed.found.causes(),
-            findings: self.findings(&patients, &own).await,
+            findings: self.findings(&checks, &own).await,
         })
     }
 
@@ -141,7 +138,10 @@ impl Examination<'_> {
         spawn_detached("hvd-facts", move || {
             let _ = sender.send(facts::gather(&question));
         });
-        let facts = timeout(FACTS, facts).await.ok().and_then(Result::ok);
+        let facts = timeout(FACTS_TIMEOUT, facts)
+            .await
+            .ok()
+            .and_then(Result::ok);
         facts.ok_or_else(|| {
             let late = std::io::ErrorKind::TimedOut;
             Error::system("look at the working directory")(late.into())
@@ -149,12 +149,12 @@ impl Examination<'_> {
     }
 
     /// Calls all agents and hears their greetings.
-    async fn call(
+    async fn connect_agents(
         &self,
         hosts: Vec<JobHost>,
         own: &HostFacts,
         deadline: Instant,
-    ) -> Result<(Vec<Patient>, Fleet)> {
+    ) -> Result<(Vec<HostCheck>, Fleet)> {
         let progress = |text: &str| self.progress(text);
         let preparation = &self.preparation;
         let called = preparation.connect_agents(&hosts, own, deadline, progress);
@@ -166,13 +166,13 @@ impl Examination<'_> {
         let mut greetings = fleet.greetings_until(deadline).await;
         let numbers = site_numbers(&hosts);
         let (mut called, mut arrived) = (0.., 0..);
-        let patient = |(host, number): (JobHost, u32)| {
+        let check = |(host, number): (JobHost, u32)| {
             let is_elsewhere = !host.resolved.is_local;
             let called = is_elsewhere.then(|| called.next()).flatten();
             let trouble = called.and_then(|place| absent.remove(&place));
             let has_come = is_elsewhere && trouble.is_none();
             let agent = has_come.then(|| arrived.next()).flatten();
-            Patient {
+            HostCheck {
                 greeting: agent.and_then(|agent| greetings.remove(&agent)),
                 extra: None,
                 ssh: preparation.ssh_by_hand(&host),
@@ -182,16 +182,16 @@ impl Examination<'_> {
                 trouble,
             }
         };
-        let patients = hosts.into_iter().zip(numbers).map(patient).collect();
-        Ok((patients, fleet))
+        let checks = hosts.into_iter().zip(numbers).map(check).collect();
+        Ok((checks, fleet))
     }
 
     /// Has the programs of all hosts asked at once.
-    async fn look(&self, patients: &mut [Patient], fleet: &mut Fleet) {
+    async fn look(&self, checks: &mut [HostCheck], fleet: &mut Fleet) {
         self.progress("asking for Python, frameworks, GPUs and MPI");
         let deadline = Instant::now() + LOOKED;
         let (sender, own) = oneshot::channel();
-        if patients.iter().any(|one| one.host.resolved.is_local) {
+        if checks.iter().any(|one| one.host.resolved.is_local) {
             let reaped_by = ReapedBy::Reaper(self.preparation.reaper.clone());
             measure::look(self.preparation.question(), reaped_by, move |extra| {
                 let _ = sender.send(extra);
@@ -199,37 +199,37 @@ impl Examination<'_> {
         } else {
             drop(sender);
         }
-        let greeted = patients.iter().filter(|one| one.greeting.is_some());
+        let greeted = checks.iter().filter(|one| one.greeting.is_some());
         let agents: Vec<usize> = greeted.filter_map(|one| one.agent).collect();
         let mut extras = fleet.look(&agents, deadline).await;
         let own = timeout_at(deadline, own).await.ok().and_then(Result::ok);
-        for patient in patients {
-            patient.extra = if patient.host.resolved.is_local {
+        for check in checks {
+            check.extra = if check.host.resolved.is_local {
                 own.clone()
             } else {
-                patient.agent.and_then(|agent| extras.remove(&agent))
+                check.agent.and_then(|agent| extras.remove(&agent))
             };
         }
     }
 
     /// The hosts that were reached; this one once, whatever names it has.
-    fn sites(&self, patients: &[Patient], own: &HostFacts, home: Option<&ProbePort>) -> Vec<Site> {
+    fn sites(&self, checks: &[HostCheck], own: &HostFacts, home: Option<&ProbePort>) -> Vec<Site> {
         let mut sites: Vec<Site> = Vec::new();
-        for patient in patients {
-            let is_known = sites.iter().any(|site| site.number == patient.number);
-            let Some(facts) = patient.facts(own).filter(|_| !is_known) else {
+        for check in checks {
+            let is_known = sites.iter().any(|site| site.number == check.number);
+            let Some(facts) = check.facts(own).filter(|_| !is_known) else {
                 continue;
             };
-            let greeting = patient.greeting.as_ref();
+            let greeting = check.greeting.as_ref();
             let home_port = home.map_or(0, ProbePort::number);
             sites.push(Site {
-                number: patient.number,
-                name: patient.host.name.clone(),
+                number: check.number,
+                name: check.host.name.clone(),
                 facts: facts.clone(),
                 probe_port: greeting.map_or(home_port, |greeting| greeting.probe_port),
-                resolved: patient.host.resolved.addresses.clone(),
-                advertised: self.preparation.advertised(&patient.host.name),
-                agent: patient.agent,
+                resolved: check.host.resolved.addresses.clone(),
+                advertised: self.preparation.advertised(&check.host.name),
+                agent: check.agent,
             });
         }
         sites
@@ -240,12 +240,12 @@ impl Examination<'_> {
     async fn measure(
         &self,
         sites: &[Site],
-        surveyed: &Surveyed,
+        surveyed: &SurveyResult,
         fleet: &mut Fleet,
     ) -> BTreeMap<(usize, usize), f64> {
-        let end = Instant::now() + MEASURING;
+        let end = Instant::now() + MEASURE_TIMEOUT;
         let mut rates = BTreeMap::new();
-        for &(from, to) in &measured(surveyed.found.routes(), sites.len()) {
+        for &(from, to) in &measured_pairs(surveyed.found.routes(), sites.len()) {
             let Some(address) = surveyed.found.address(from, to) else {
                 continue;
             };
@@ -284,8 +284,8 @@ impl Examination<'_> {
         timeout_at(deadline, rate).await.ok()?.ok()
     }
 
-    async fn findings(&self, patients: &[Patient], own: &HostFacts) -> Vec<Finding> {
-        let answers = patients.iter().filter_map(|patient| patient.answer(own));
+    async fn findings(&self, checks: &[HostCheck], own: &HostFacts) -> Vec<HostFinding> {
+        let answers = checks.iter().filter_map(|check| check.answer(own));
         let answers: Vec<HostAnswer<'_>> = answers.collect();
         let HostPreparation { spec, reaper, .. } = &self.preparation;
         let reaped_by = ReapedBy::Reaper((*reaper).clone());
@@ -295,9 +295,9 @@ impl Examination<'_> {
 }
 
 /// The pairs whose way is measured.
-fn measured(routes: &[Route], hosts: usize) -> Vec<(usize, usize)> {
+fn measured_pairs(routes: &[HostRoute], hosts: usize) -> Vec<(usize, usize)> {
     let all = routes.iter().map(|route| (route.from, route.to));
-    if routes.len() <= MEASURED {
+    if routes.len() <= MEASURED_PAIRS {
         return all.collect();
     }
     all.filter(|(from, to)| (from + 1) % hosts == *to).collect()
@@ -305,10 +305,10 @@ fn measured(routes: &[Route], hosts: usize) -> Vec<(usize, usize)> {
 
 fn pairs(
     sites: &[Site],
-    surveyed: &Surveyed,
+    surveyed: &SurveyResult,
     rates: &BTreeMap<(usize, usize), f64>,
 ) -> Vec<PairReport> {
-    let pair = |route: &Route| {
+    let pair = |route: &HostRoute| {
         let (from, to) = (route.from, route.to);
         let (address, round_trip, failure) = match &route.outcome {
             RouteOutcome::Reached {
@@ -333,12 +333,12 @@ fn pairs(
 }
 
 /// A host whose agent has come, but not stayed.
-fn note_loss(patient: &mut Patient, fleet: &mut Fleet) {
-    let Some(agent) = patient.agent else {
+fn record_loss(check: &mut HostCheck, fleet: &mut Fleet) {
+    let Some(agent) = check.agent else {
         return;
     };
     let host = fleet.host_mut(agent);
-    let (what, remedy) = match (&host.lost, &patient.greeting) {
+    let (what, remedy) = match (&host.lost, &check.greeting) {
         (Some(why), _) => (
             format!("its agent was lost: {why}"),
             "look at what happened there, and try again",
@@ -349,7 +349,7 @@ fn note_loss(patient: &mut Patient, fleet: &mut Fleet) {
         ),
         (None, Some(_)) => return,
     };
-    patient.trouble = Some(HostTrouble {
+    check.trouble = Some(HostTrouble {
         host: host.name.clone(),
         what,
         remedy: remedy.to_owned(),
@@ -360,9 +360,9 @@ fn note_loss(patient: &mut Patient, fleet: &mut Fleet) {
 mod tests {
     use super::*;
 
-    fn routes(hosts: usize) -> Vec<Route> {
+    fn routes(hosts: usize) -> Vec<HostRoute> {
         let pairs = (0..hosts).flat_map(|from| (0..hosts).map(move |to| (from, to)));
-        let route = |(from, to)| Route {
+        let route = |(from, to)| HostRoute {
             from,
             to,
             outcome: RouteOutcome::Failed(Vec::new()),
@@ -372,10 +372,10 @@ mod tests {
 
     #[test]
     fn of_many_pairs_only_a_ring_is_measured() {
-        assert!(measured(&routes(1), 1).is_empty());
-        assert_eq!(measured(&routes(2), 2), [(0, 1), (1, 0)]);
-        assert_eq!(measured(&routes(4), 4).len(), 12);
+        assert!(measured_pairs(&routes(1), 1).is_empty());
+        assert_eq!(measured_pairs(&routes(2), 2), [(0, 1), (1, 0)]);
+        assert_eq!(measured_pairs(&routes(4), 4).len(), 12);
         let ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)];
-        assert_eq!(measured(&routes(5), 5), ring);
+        assert_eq!(measured_pairs(&routes(5), 5), ring);
     }
 }

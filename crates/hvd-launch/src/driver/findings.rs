@@ -31,7 +31,7 @@ pub(crate) enum Severity {
 
 /// Something that is wrong with a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Finding {
+pub(crate) struct HostFinding {
     pub(crate) severity: Severity,
     /// The host's name as in the host list.
     pub(crate) host: String,
@@ -52,12 +52,12 @@ pub(crate) struct HostAnswer<'a> {
     /// What a person types to get there, port, key and user included; none if not by ssh.
     pub(crate) ssh: Option<&'a str>,
     /// When the answer came; without it the clock is not judged.
-    pub(crate) heard: Option<Heard>,
+    pub(crate) timing: Option<AnswerTiming>,
 }
 
 /// When an answer came.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct AnswerTiming {
     /// The driver's clock at that moment, see [`crate::hosts::facts::now`].
     pub(crate) clock: f64,
     /// Since it was asked for.
@@ -76,7 +76,7 @@ impl HostAnswer<'_> {
     /// How far the host's clock is ahead of the driver's, in seconds; negative if it is behind.
     /// The answer was given at some moment of the round trip, and is given the benefit of that.
     pub(crate) fn clock_offset(&self) -> Option<f64> {
-        let Heard { clock, round_trip } = self.heard?;
+        let AnswerTiming { clock, round_trip } = self.timing?;
         let doubt = round_trip.as_secs_f64() / 2.0;
         let offset = self.facts.clock - (clock - doubt);
         let certain = (offset.abs() - doubt).max(0.0);
@@ -88,8 +88,8 @@ impl HostAnswer<'_> {
         severity: Severity,
         what: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Finding {
-        Finding {
+    ) -> HostFinding {
+        HostFinding {
             severity,
             host: self.name.to_owned(),
             what: what.into(),
@@ -100,7 +100,7 @@ impl HostAnswer<'_> {
 
 /// The job that the hosts shall run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Job<'a> {
+pub(crate) struct JobFacts<'a> {
     /// All its ranks.
     pub(crate) ranks: u32,
     /// The directory the ranks start in.
@@ -110,7 +110,11 @@ pub(crate) struct Job<'a> {
 }
 
 /// Everything that is wrong, worst first, else in the order of hosts.
-pub(crate) fn compare(driver: &HostFacts, hosts: &[HostAnswer<'_>], job: &Job<'_>) -> Vec<Finding> {
+pub(crate) fn compare(
+    driver: &HostFacts,
+    hosts: &[HostAnswer<'_>],
+    job: &JobFacts<'_>,
+) -> Vec<HostFinding> {
     let mut found = machine::twins(hosts);
     for host in hosts {
         found.extend(software::version(driver, host, job));

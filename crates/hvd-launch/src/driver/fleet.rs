@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     agent_port::AgentPort,
-    findings::Heard,
+    findings::AnswerTiming,
     start_agent::{AgentStart, StartedAgent},
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     },
     link::{ChannelReceiver, LinkSender},
     process::{Reaper, Stream},
-    protocol::{Notice, Order, Urgency},
+    protocol::{AgentNotice, AgentOrder, Urgency},
 };
 
 use agent_reader::AgentReader;
@@ -39,7 +39,7 @@ use connect_all::{call, ranks_of};
 #[derive(Debug)]
 pub(crate) enum HostEvent {
     /// Its agent says something.
-    Message(Notice),
+    Message(AgentNotice),
     /// A stream of one of its ranks has begun.
     Output {
         rank: Rank,
@@ -57,14 +57,14 @@ pub(crate) struct Fleet {
     hosts: Vec<RemoteHost>,
     events: mpsc::UnboundedReceiver<(usize, HostEvent)>,
     /// Events that came while something else was waited for.
-    early: VecDeque<(usize, HostEvent)>,
+    deferred: VecDeque<(usize, HostEvent)>,
 }
 
 /// How a host has introduced itself.
 pub(crate) struct Greeting {
     pub(crate) probe_port: u16,
     pub(crate) facts: HostFacts,
-    pub(crate) heard: Heard,
+    pub(crate) timing: AnswerTiming,
     /// From the start of its `ssh` to the first word.
     pub(crate) latency: Duration,
 }
@@ -101,7 +101,7 @@ impl RemoteHost {
         Greeting {
             probe_port,
             facts,
-            heard: Heard {
+            timing: AnswerTiming {
                 clock: facts::now(),
                 round_trip: self.assigned.elapsed(),
             },
@@ -167,7 +167,7 @@ impl Fleet {
         let fleet = Self {
             hosts,
             events,
-            early: VecDeque::new(),
+            deferred: VecDeque::new(),
         };
         ConnectedAgents { fleet, absent }
     }
@@ -184,13 +184,13 @@ impl Fleet {
 
     /// Waits for the next event of any host.
     pub(crate) async fn next(&mut self) -> (usize, HostEvent) {
-        if let Some(event) = self.early.pop_front() {
+        if let Some(event) = self.deferred.pop_front() {
             return event;
         }
-        self.fresh().await
+        self.next_new().await
     }
 
-    async fn fresh(&mut self) -> (usize, HostEvent) {
+    async fn next_new(&mut self) -> (usize, HostEvent) {
         match self.events.recv().await {
             Some((host, event)) => {
                 if let HostEvent::Lost(why) = &event {
@@ -207,12 +207,12 @@ impl Fleet {
     pub(crate) async fn greetings(&mut self) -> Result<Vec<Greeting>> {
         let mut greetings: Vec<Option<Greeting>> = self.hosts.iter().map(|_| None).collect();
         while greetings.iter().any(Option::is_none) {
-            match self.fresh().await {
-                (host, HostEvent::Message(Notice::Hello { probe_port, facts })) => {
+            match self.next_new().await {
+                (host, HostEvent::Message(AgentNotice::Hello { probe_port, facts })) => {
                     greetings[host] = Some(self.hosts[host].greeting(probe_port, *facts));
                 }
                 (host, HostEvent::Lost(problem)) => return Err(self.lost(host, problem)),
-                other => self.early.push_back(other),
+                other => self.deferred.push_back(other),
             }
         }
         Ok(greetings.into_iter().flatten().collect())
@@ -220,9 +220,9 @@ impl Fleet {
 
     /// The greetings that come until `deadline`; whoever is lost meanwhile has none.
     pub(crate) async fn greetings_until(&mut self, deadline: Instant) -> BTreeMap<usize, Greeting> {
-        let everybody: Vec<usize> = (0..self.size()).collect();
-        self.answers(&everybody, deadline, |host, notice| match notice {
-            Notice::Hello { probe_port, facts } => Some(host.greeting(probe_port, *facts)),
+        let all_hosts: Vec<usize> = (0..self.size()).collect();
+        self.answers(&all_hosts, deadline, |host, notice| match notice {
+            AgentNotice::Hello { probe_port, facts } => Some(host.greeting(probe_port, *facts)),
             _ => None,
         })
         .await
@@ -234,9 +234,9 @@ impl Fleet {
         hosts: &[usize],
         deadline: Instant,
     ) -> BTreeMap<usize, Extra> {
-        self.order(hosts, &Order::Look);
+        self.order(hosts, &AgentOrder::Look);
         self.answers(hosts, deadline, |_, notice| match notice {
-            Notice::Looked { extra } => Some(*extra),
+            AgentNotice::Looked { extra } => Some(*extra),
             _ => None,
         })
         .await
@@ -249,9 +249,9 @@ impl Fleet {
         target: ProbeTarget,
         deadline: Instant,
     ) -> Option<Result<f64, ProbeFailure>> {
-        self.order(&[host], &Order::Load(target));
+        self.order(&[host], &AgentOrder::Load(target));
         let answer = |_: &RemoteHost, notice| match notice {
-            Notice::Loaded { target: of, result } if of == target => Some(result),
+            AgentNotice::Loaded { target: of, result } if of == target => Some(result),
             _ => None,
         };
         self.answers(&[host], deadline, answer).await.remove(&host)
@@ -260,12 +260,12 @@ impl Fleet {
     /// Sends the agents of all hosts home and waits for their farewells, but not beyond `deadline`.
     pub(crate) async fn dismiss(&mut self, deadline: Instant) {
         self.end(Urgency::Ask);
-        let everybody: Vec<usize> = (0..self.size()).collect();
-        let farewell = |_: &RemoteHost, notice| matches!(notice, Notice::Gone).then_some(());
-        self.answers(&everybody, deadline, farewell).await;
+        let all_hosts: Vec<usize> = (0..self.size()).collect();
+        let goodbye = |_: &RemoteHost, notice| matches!(notice, AgentNotice::Gone).then_some(());
+        self.answers(&all_hosts, deadline, goodbye).await;
     }
 
-    fn order(&self, hosts: &[usize], order: &Order) {
+    fn order(&self, hosts: &[usize], order: &AgentOrder) {
         for &host in hosts {
             self.hosts[host].outgoing.send_message(order);
         }
@@ -276,13 +276,13 @@ impl Fleet {
         &mut self,
         hosts: &[usize],
         deadline: Instant,
-        answer: impl Fn(&RemoteHost, Notice) -> Option<T>,
+        answer: impl Fn(&RemoteHost, AgentNotice) -> Option<T>,
     ) -> BTreeMap<usize, T> {
         let mut awaited: HashSet<usize> = hosts.iter().copied().collect();
         awaited.retain(|&host| self.hosts[host].lost.is_none());
         let mut answers = BTreeMap::new();
         while !awaited.is_empty() {
-            let Ok((host, event)) = timeout_at(deadline, self.fresh()).await else {
+            let Ok((host, event)) = timeout_at(deadline, self.next_new()).await else {
                 break;
             };
             match event {
@@ -303,14 +303,14 @@ impl Fleet {
     pub(crate) fn order_probes(&self, host: usize, targets: Vec<ProbeTarget>) {
         self.hosts[host]
             .outgoing
-            .send_message(&Order::Probe(targets));
+            .send_message(&AgentOrder::Probe(targets));
     }
 
     /// The next answer of any host to an order to try addresses.
     pub(crate) async fn next_probed(&mut self) -> Result<Probed> {
         loop {
-            match self.fresh().await {
-                (host, HostEvent::Message(Notice::Probed { target, result })) => {
+            match self.next_new().await {
+                (host, HostEvent::Message(AgentNotice::Probed { target, result })) => {
                     return Ok(Probed {
                         host,
                         target,
@@ -318,7 +318,7 @@ impl Fleet {
                     });
                 }
                 (host, HostEvent::Lost(problem)) => return Err(self.lost(host, problem)),
-                other => self.early.push_back(other),
+                other => self.deferred.push_back(other),
             }
         }
     }
@@ -336,17 +336,17 @@ impl Fleet {
     pub(crate) async fn start_ranks(&mut self) -> Result<Vec<(Rank, i32)>> {
         for host in &self.hosts {
             let variables = host.variables.clone();
-            host.outgoing.send_message(&Order::Start { variables });
+            host.outgoing.send_message(&AgentOrder::Start { variables });
         }
         let (mut started, mut awaited) = (Vec::new(), self.hosts.len());
         while awaited > 0 {
-            let (host, event) = self.fresh().await;
+            let (host, event) = self.next_new().await;
             match event {
-                HostEvent::Message(Notice::Started { pids }) => {
+                HostEvent::Message(AgentNotice::Started { pids }) => {
                     awaited -= 1;
                     started.extend(pids.into_iter().map(|(rank, pid)| (Rank::new(rank), pid)));
                 }
-                HostEvent::Message(Notice::Failed { code, problem }) => {
+                HostEvent::Message(AgentNotice::Failed { code, problem }) => {
                     let host = self.hosts[host].name.clone();
                     return Err(Error::OnHost {
                         host,
@@ -356,7 +356,7 @@ impl Fleet {
                 }
                 HostEvent::Lost(problem) => return Err(self.lost(host, problem)),
                 // What comes early, a rank's output or its end, is for whoever listens next.
-                other => self.early.push_back((host, other)),
+                other => self.deferred.push_back((host, other)),
             }
         }
         Ok(started)
@@ -365,7 +365,7 @@ impl Fleet {
     /// Ends the ranks on all hosts.
     pub(crate) fn end(&self, urgency: Urgency) {
         for host in &self.hosts {
-            host.outgoing.send_message(&Order::End(urgency));
+            host.outgoing.send_message(&AgentOrder::End(urgency));
         }
     }
 

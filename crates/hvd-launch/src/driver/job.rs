@@ -31,7 +31,7 @@ use crate::{
         Interrupts, LocalRanks, ProcessExit, RankEnd, RankOutput, Reaper, Stream, has_children,
         tree,
     },
-    protocol::{Notice, Urgency},
+    protocol::{AgentNotice, Urgency},
     spec::Stamp,
 };
 
@@ -264,13 +264,13 @@ impl RunningJob {
             return;
         };
         match event {
-            HostEvent::Message(Notice::Ended { rank, outcome }) => {
+            HostEvent::Message(AgentNotice::Ended { rank, outcome }) => {
                 let rank = Rank::new(rank);
                 if fleet.host_mut(host).running.remove(&rank) {
                     self.on_rank_end(rank, outcome, server);
                 }
             }
-            HostEvent::Message(Notice::Gone) => fleet.host_mut(host).is_over = true,
+            HostEvent::Message(AgentNotice::Gone) => fleet.host_mut(host).is_over = true,
             HostEvent::Message(_) => {}
             HostEvent::Output {
                 rank,

@@ -13,12 +13,12 @@ mod prepare_hosts;
 mod start_agent;
 mod survey;
 
-pub(crate) use findings::{Finding, HostAnswer, Severity};
+pub(crate) use findings::{HostAnswer, HostFinding, Severity};
 pub(crate) use fleet::{ConnectedAgents, Fleet, Greeting};
 pub(crate) use lifecycle::EndCause;
 pub(crate) use phase_log::{PhaseLog, StartClock};
 pub(crate) use prepare_hosts::{HostPreparation, JobHost, site_numbers};
-pub(crate) use survey::{Site, Surveyed, Thoroughness, survey};
+pub(crate) use survey::{Site, SurveyResult, Thoroughness, survey};
 
 use std::{net::Ipv4Addr, path::Path, time::Duration};
 
@@ -38,7 +38,7 @@ use crate::{
     error::{Error, Result},
     messages,
     output::{ConsoleThread, OutputFiles, Written},
-    process::{Interrupts, KeyFile, LocalRanks, Meeting, RankTask, Reaper, environment},
+    process::{Interrupts, KeyFile, LocalRanks, RankTask, Reaper, StoreLocation, environment},
     protocol::Secret,
     spec::JobSpec,
 };
@@ -143,7 +143,7 @@ async fn start(
     let local = LocalStart {
         spec,
         reaper: &reaper,
-        meeting: Meeting {
+        store_location: StoreLocation {
             address: server.address(),
             key_file: key_file.path(),
         },
@@ -197,7 +197,7 @@ async fn start_fleet(fleet: &mut Fleet, clock: &StartClock) -> Result<Vec<(Rank,
 struct LocalStart<'a> {
     spec: &'a JobSpec,
     reaper: &'a Reaper,
-    meeting: Meeting<'a>,
+    store_location: StoreLocation<'a>,
 }
 
 impl LocalStart<'_> {
@@ -218,7 +218,7 @@ impl LocalStart<'_> {
         let exports: Vec<(String, String)> = exports.iter().chain(variables).cloned().collect();
         let task = |placement: &Placement| RankTask {
             rank: placement.rank,
-            environment: environment(placement, inherited, &exports, self.meeting),
+            environment: environment(placement, inherited, &exports, self.store_location),
         };
         let tasks: Vec<RankTask> = placements.iter().map(task).collect();
         let (local_ranks, outputs) = LocalRanks::start(command, None, &tasks, self.reaper, ends)?;

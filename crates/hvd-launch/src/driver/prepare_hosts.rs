@@ -11,23 +11,23 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     agent_port::AgentPort,
-    findings::{self, Finding, HostAnswer, Job, Severity},
+    findings::{self, HostAnswer, HostFinding, JobFacts, Severity},
     fleet::{ConnectedAgents, Fleet, Greeting},
     phase_log::{PhaseLog, StartClock},
     start_agent::AgentStart,
-    survey::{Site, Surveyed, Thoroughness, survey},
+    survey::{Site, SurveyResult, Thoroughness, survey},
 };
 use crate::{
     error::{Error, HostTrouble, Result},
     hosts::{
-        Reachability, Resolved, Rules,
+        AddressRules, Reachability, Resolved,
         facts::{self, HostFacts, Question},
         is_local_name,
         probe::ProbePort,
         resolve, ssh, this_machine,
     },
     messages,
-    process::{Reach, Reaper, passed_on, rank_variables},
+    process::{Reaper, WorkerHost, passed_on, rank_variables},
     protocol::{Assignment, RankAssignment, Secret},
     spec::JobSpec,
 };
@@ -246,7 +246,7 @@ impl HostPreparation<'_> {
             directory: directory.clone(),
             // An agent that was started beforehand has the environment that its user gave it.
             environment: match remote.agents {
-                None => passed_on(inherited, Reach::OtherHost).collect(),
+                None => passed_on(inherited, WorkerHost::OtherHost).collect(),
                 Some(_) => Vec::new(),
             },
             port_range: remote.port_range,
@@ -279,10 +279,10 @@ impl HostPreparation<'_> {
                 facts: greeting.map_or(own, |greeting| &greeting.facts),
                 extra: None,
                 ssh: ssh.as_deref(),
-                heard: greeting.map(|greeting| greeting.heard),
+                timing: greeting.map(|greeting| greeting.timing),
             })
             .collect();
-        let (fatal, passable): (Vec<Finding>, Vec<Finding>) = self
+        let (fatal, passable): (Vec<HostFinding>, Vec<HostFinding>) = self
             .compare(own, &answers, None)
             .into_iter()
             .partition(|finding| finding.severity == Severity::Fatal);
@@ -297,7 +297,7 @@ impl HostPreparation<'_> {
         if fatal.is_empty() {
             return Ok(());
         }
-        let trouble = |finding: Finding| HostTrouble {
+        let trouble = |finding: HostFinding| HostTrouble {
             what: messages::found_on(&finding.host, &finding.what),
             host: finding.host,
             remedy: finding.remedy,
@@ -313,9 +313,9 @@ impl HostPreparation<'_> {
         own: &HostFacts,
         answers: &[HostAnswer<'_>],
         wheel: Option<&str>,
-    ) -> Vec<Finding> {
+    ) -> Vec<HostFinding> {
         let directory = self.spec.directory.to_string_lossy();
-        let job = Job {
+        let job = JobFacts {
             ranks: u32::try_from(self.spec.placements.len()).unwrap_or(u32::MAX),
             directory: &directory,
             wheel,
@@ -333,8 +333,8 @@ impl HostPreparation<'_> {
     }
 
     /// What the user said about addresses.
-    pub(crate) fn rules(&self) -> Rules {
-        Rules {
+    pub(crate) fn rules(&self) -> AddressRules {
+        AddressRules {
             interfaces: self.spec.remote.interfaces.clone(),
             port_range: self.spec.remote.port_range,
         }
@@ -361,7 +361,8 @@ impl HostPreparation<'_> {
         let home_port = self.home_port(hosts)?;
         let sites = self.sites(hosts, own_facts, greetings, home_port.as_ref());
         let enough = Thoroughness::Enough;
-        let Surveyed { found, .. } = survey(&sites, fleet, self.key, &self.rules(), enough).await?;
+        let SurveyResult { found, .. } =
+            survey(&sites, fleet, self.key, &self.rules(), enough).await?;
         if !found.is_complete() {
             return Err(Error::Unreachable {
                 report: found.report(),

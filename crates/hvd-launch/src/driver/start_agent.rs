@@ -31,7 +31,7 @@ use crate::{
     hosts::ssh::{self, SshFailure, own_files},
     link::{AgentLink, SealedStream, split},
     process::{ProcessExit, ReapedBy, Reaper, before_exec},
-    protocol::{Assignment, BACK, GREETING, HERE, Notice, Opening},
+    protocol::{AgentNotice, Assignment, BACK, GREETING, HERE, Opening},
     spec::RemoteOptions,
 };
 
@@ -53,7 +53,7 @@ pub(crate) struct StartedAgent {
 }
 
 /// A link to an agent.
-pub(crate) type LinkToAgent = AgentLink<Notice, Opening>;
+pub(crate) type LinkToAgent = AgentLink<AgentNotice, Opening>;
 
 /// The `ssh` that holds an agent.
 pub(crate) struct Ssh {
@@ -182,11 +182,11 @@ impl AgentStart {
         let arrival = port.expect(self.assignment.host, AgentIdentity::default());
         let (mut ssh, mut input, output) = self.start_ssh(interpreter, reaper)?;
         let mut output = BufReader::new(output);
-        let mut heard = Instant::now();
+        let mut greeted_at = Instant::now();
         let greeted = self
-            .exchange_greetings(&mut input, &mut output, &mut heard)
+            .exchange_greetings(&mut input, &mut output, &mut greeted_at)
             .await;
-        let latency = heard.saturating_duration_since(ssh.began);
+        let latency = greeted_at.saturating_duration_since(ssh.began);
         let assigned = Instant::now();
         let link = match greeted {
             Ok(Greeted::Here) => AgentLink::start(output, input),
@@ -349,7 +349,7 @@ impl AgentStart {
         &self,
         input: &mut pipe::Sender,
         output: &mut BufReader<pipe::Receiver>,
-        heard: &mut Instant,
+        greeted_at: &mut Instant,
     ) -> Result<Greeted, Trouble> {
         let mut noise = String::new();
         let version = loop {
@@ -362,7 +362,7 @@ impl AgentStart {
                 noise.push('\n');
             }
         };
-        *heard = Instant::now();
+        *greeted_at = Instant::now();
         if version != self.assignment.version {
             return Err(Trouble::OtherVersion(version));
         }

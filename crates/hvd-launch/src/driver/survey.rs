@@ -13,7 +13,7 @@ use super::fleet::{Fleet, Probed};
 use crate::{
     error::Result,
     hosts::{
-        Candidate, HostAddresses, Probe, Reachability, Rules, choose,
+        AddressRules, Candidate, HostAddresses, Probe, Reachability, choose,
         facts::{Container, HostFacts},
         measure::{PROBE_TIMEOUT, probe_all},
         probe::{ProbeFailure, ProbeTarget},
@@ -46,20 +46,20 @@ pub(crate) enum Thoroughness {
 }
 
 /// What a survey has found.
-pub(crate) struct Surveyed {
+pub(crate) struct SurveyResult {
     pub(crate) found: Reachability,
-    answers: Answers,
+    answers: ProbeAnswers,
 }
 
-impl Surveyed {
+impl SurveyResult {
     /// Why the best address of `to` is of no use to `from`; no address if there was none to try.
     pub(crate) fn failure(&self, from: usize, to: usize) -> (Option<IpAddr>, ProbeFailure) {
         let Some(&address) = self.answers.wanted[to].first() else {
             let nothing = ProbeFailure::Other("it has no address to try".to_owned());
             return (None, nothing);
         };
-        let heard = self.answers.heard.get(&(from, to, address));
-        let failure = heard.and_then(|result| result.clone().err());
+        let results = self.answers.results.get(&(from, to, address));
+        let failure = results.and_then(|result| result.clone().err());
         (Some(address), failure.unwrap_or(ProbeFailure::TimedOut))
     }
 }
@@ -69,11 +69,11 @@ pub(crate) async fn survey(
     sites: &[Site],
     fleet: &mut Fleet,
     key: &JobKey,
-    rules: &Rules,
+    rules: &AddressRules,
     thoroughness: Thoroughness,
-) -> Result<Surveyed> {
+) -> Result<SurveyResult> {
     let hosts: Vec<HostAddresses> = sites.iter().map(addresses).collect();
-    let mut answers = Answers::new(sites, &hosts, rules);
+    let mut answers = ProbeAnswers::new(sites, &hosts, rules);
     let (sender, mut own) = mpsc::unbounded_channel();
     for (from, site) in sites.iter().enumerate() {
         let targets = answers.targets_of(from, sites);
@@ -101,13 +101,13 @@ pub(crate) async fn survey(
                 Err(_) => break,
             },
         };
-        answers.note(answer);
-        if thoroughness == Thoroughness::Enough && !is_enough && answers.is_everybody_reached() {
+        answers.record(answer);
+        if thoroughness == Thoroughness::Enough && !is_enough && answers.is_every_pair_reached() {
             is_enough = true;
             end = end.min(Instant::now() + GRACE);
         }
     }
-    Ok(Surveyed {
+    Ok(SurveyResult {
         found: choose(&hosts, &answers.probes(), rules),
         answers,
     })
@@ -128,25 +128,25 @@ fn addresses(site: &Site) -> HostAddresses {
     }
 }
 
-type Answer = (usize, ProbeTarget, Result<Duration, ProbeFailure>);
+type ProbeAnswer = (usize, ProbeTarget, Result<Duration, ProbeFailure>);
 
 /// What was asked and what was answered.
-struct Answers {
+struct ProbeAnswers {
     /// The numbers of the sites.
     numbers: Vec<u32>,
     /// Per host its addresses, best first.
     wanted: Vec<Vec<IpAddr>>,
-    heard: HashMap<(usize, usize, IpAddr), Result<Duration, ProbeFailure>>,
+    results: HashMap<(usize, usize, IpAddr), Result<Duration, ProbeFailure>>,
 }
 
-impl Answers {
-    fn new(sites: &[Site], hosts: &[HostAddresses], rules: &Rules) -> Self {
+impl ProbeAnswers {
+    fn new(sites: &[Site], hosts: &[HostAddresses], rules: &AddressRules) -> Self {
         let of =
             |host: &HostAddresses| targets(host, rules).iter().map(|one| one.address).collect();
         Self {
             numbers: sites.iter().map(|site| site.number).collect(),
             wanted: hosts.iter().map(of).collect(),
-            heard: HashMap::with_capacity(sites.len() * sites.len()),
+            results: HashMap::with_capacity(sites.len() * sites.len()),
         }
     }
 
@@ -166,10 +166,10 @@ impl Answers {
         all
     }
 
-    fn note(&mut self, (from, target, result): Answer) {
+    fn record(&mut self, (from, target, result): ProbeAnswer) {
         let mut numbers = self.numbers.iter();
         if let Some(to) = numbers.position(|&number| number == target.host) {
-            self.heard.insert((from, to, target.address.ip()), result);
+            self.results.insert((from, to, target.address.ip()), result);
         }
     }
 
@@ -181,7 +181,7 @@ impl Answers {
     }
 
     fn answer(&self, (from, to): (usize, usize), address: IpAddr) -> Option<bool> {
-        let result = self.heard.get(&(from, to, address))?;
+        let result = self.results.get(&(from, to, address))?;
         Some(result.is_ok())
     }
 
@@ -200,7 +200,7 @@ impl Answers {
         })
     }
 
-    fn is_everybody_reached(&self) -> bool {
+    fn is_every_pair_reached(&self) -> bool {
         self.pairs().all(|pair| {
             let mut all = self.wanted[pair.1].iter();
             all.any(|&address| self.answer(pair, address) == Some(true))
@@ -217,6 +217,6 @@ impl Answers {
                     .clone()
                     .map_err(|error: ProbeFailure| error.to_string()),
             };
-        self.heard.iter().map(probe).collect()
+        self.results.iter().map(probe).collect()
     }
 }

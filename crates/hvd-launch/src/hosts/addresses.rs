@@ -69,7 +69,7 @@ pub struct Probe {
 
 /// What the user said about addresses and ports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rules {
+pub struct AddressRules {
     /// `--network-interfaces`; empty means all.
     pub interfaces: Vec<String>,
     /// `--port-range`, first and last; only for the texts.
@@ -78,7 +78,7 @@ pub struct Rules {
 
 /// How good an address looks before it is tried; the order is that of the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub enum AddressClass {
     /// From `--advertise`.
     Advertised,
     /// What the host's name resolved to.
@@ -91,26 +91,29 @@ pub enum Class {
 
 /// An address worth a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct AddressTarget {
     /// The address.
     pub address: IpAddr,
     /// The host's interface that has it, if one has.
     pub interface: Option<String>,
     /// Why it is in the list, and where.
-    pub class: Class,
+    pub class: AddressClass,
 }
 
 /// The addresses at which others should try to reach `host`, best first, each once.
-pub fn targets(host: &HostAddresses, rules: &Rules) -> Vec<Target> {
+pub fn targets(host: &HostAddresses, rules: &AddressRules) -> Vec<AddressTarget> {
     let owner = |address: IpAddr| {
         let mut up = host.candidates.iter().filter(|candidate| candidate.up);
         up.find(|candidate| candidate.address.to_canonical() == address)
     };
-    let named = host.resolved.iter().map(|address| (*address, Class::Named));
+    let named = host
+        .resolved
+        .iter()
+        .map(|address| (*address, AddressClass::Named));
     let own = host.candidates.iter().filter(|candidate| candidate.up);
     let own = own.map(|candidate| (candidate.address, class_of(&candidate.interface)));
     let advertised = host.advertised.iter();
-    let advertised = advertised.map(|address| (*address, Class::Advertised));
+    let advertised = advertised.map(|address| (*address, AddressClass::Advertised));
     let mut found: Vec<_> = advertised.chain(named).chain(own).collect();
     found.sort_by_key(|(_, class)| *class);
 
@@ -119,13 +122,13 @@ pub fn targets(host: &HostAddresses, rules: &Rules) -> Vec<Target> {
     for (address, class) in found {
         let address = address.to_canonical();
         let interface = owner(address).map(|candidate| candidate.interface.clone());
-        let is_allowed = class == Class::Advertised
+        let is_allowed = class == AddressClass::Advertised
             || rules.interfaces.is_empty()
             || interface
                 .as_ref()
                 .is_some_and(|name| rules.interfaces.contains(name));
         if is_allowed && is_usable(address) && seen.insert(address) {
-            targets.push(Target {
+            targets.push(AddressTarget {
                 address,
                 interface,
                 class,
@@ -135,11 +138,11 @@ pub fn targets(host: &HostAddresses, rules: &Rules) -> Vec<Target> {
     targets
 }
 
-fn class_of(interface: &str) -> Class {
+fn class_of(interface: &str) -> AddressClass {
     if BRIDGES.iter().any(|bridge| interface.starts_with(bridge)) {
-        Class::Bridge
+        AddressClass::Bridge
     } else {
-        Class::Ordinary
+        AddressClass::Ordinary
     }
 }
 
@@ -156,14 +159,14 @@ fn is_usable(address: IpAddr) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reachability {
     hosts: Vec<HostAddresses>,
-    targets: Vec<Vec<Target>>,
-    routes: Vec<Route>,
-    rules: Rules,
+    targets: Vec<Vec<AddressTarget>>,
+    routes: Vec<HostRoute>,
+    rules: AddressRules,
 }
 
 /// What was found for one ordered pair of hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct HostRoute {
     /// Who connects, as a position in the list of hosts.
     pub from: usize,
     /// Who is connected to.
@@ -188,7 +191,7 @@ pub enum RouteOutcome {
 
 /// Chooses an address for each ordered pair of different hosts. The same input gives the same
 /// choice, in whatever order the probes came in.
-pub fn choose(hosts: &[HostAddresses], probes: &[Probe], rules: &Rules) -> Reachability {
+pub fn choose(hosts: &[HostAddresses], probes: &[Probe], rules: &AddressRules) -> Reachability {
     let mut results: BTreeMap<(usize, usize, IpAddr), &Result<Duration, String>> = BTreeMap::new();
     for probe in probes {
         let key = (probe.from, probe.to, probe.address.to_canonical());
@@ -202,12 +205,12 @@ pub fn choose(hosts: &[HostAddresses], probes: &[Probe], rules: &Rules) -> Reach
     let mut routes = Vec::new();
     for from in 0..hosts.len() {
         for (to, targets) in targets.iter().enumerate().filter(|(to, _)| *to != from) {
-            let result = |target: &Target| {
+            let result = |target: &AddressTarget| {
                 let key = (from, to, target.address);
                 (target.address, results.get(&key).copied())
             };
             let outcome = search(targets.iter().map(result));
-            routes.push(Route { from, to, outcome });
+            routes.push(HostRoute { from, to, outcome });
         }
     }
     Reachability {
@@ -240,7 +243,7 @@ fn search<'a>(
 
 impl Reachability {
     /// All ordered pairs: first by who connects, then by who is connected to.
-    pub fn routes(&self) -> &[Route] {
+    pub fn routes(&self) -> &[HostRoute] {
         &self.routes
     }
 
@@ -258,8 +261,8 @@ impl Reachability {
     }
 
     /// The pairs without an address.
-    pub fn failures(&self) -> impl Iterator<Item = &Route> {
-        let is_failed = |route: &&Route| matches!(route.outcome, RouteOutcome::Failed(_));
+    pub fn failures(&self) -> impl Iterator<Item = &HostRoute> {
+        let is_failed = |route: &&HostRoute| matches!(route.outcome, RouteOutcome::Failed(_));
         self.routes.iter().filter(is_failed)
     }
 
@@ -273,7 +276,7 @@ impl Reachability {
     }
 
     /// Found by its position: the routes of each host stand together, without one to itself.
-    fn route(&self, from: usize, to: usize) -> Option<&Route> {
+    fn route(&self, from: usize, to: usize) -> Option<&HostRoute> {
         if from == to {
             return None;
         }

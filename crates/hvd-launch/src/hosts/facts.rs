@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::extra::Interpreter;
 pub(crate) use self::{
     extra::{Extra, thorough},
-    files::{Content, Directory, Program, Script},
+    files::{Content, Program, Script, WorkingDirectory},
     imports::Module,
-    machine::{Container, Limits, Memory, Space},
+    machine::{Container, DiskSpace, HostMemory, ResourceLimits},
 };
 use super::interfaces::{Interface, interfaces};
 
@@ -69,7 +69,7 @@ pub(crate) struct HostFacts {
     pub(crate) version: String,
     pub(crate) interfaces: Vec<Interface>,
     /// The directory that was asked for.
-    pub(crate) directory: Directory,
+    pub(crate) directory: WorkingDirectory,
     /// The command's program; `None` if no command was asked for.
     pub(crate) program: Option<Program>,
     /// The script the command runs, if it is one.
@@ -81,16 +81,16 @@ pub(crate) struct HostFacts {
     /// Processors a rank may use here: what affinity and quota leave.
     pub(crate) cpus: usize,
     pub(crate) cpu_model: Option<String>,
-    pub(crate) memory: Option<Memory>,
+    pub(crate) memory: Option<HostMemory>,
     /// The file system of `/dev/shm`.
-    pub(crate) shared_memory: Option<Space>,
-    pub(crate) limits: Limits,
+    pub(crate) shared_memory: Option<DiskSpace>,
+    pub(crate) limits: ResourceLimits,
     /// The file system of the directory that was asked for.
-    pub(crate) disk: Option<Space>,
+    pub(crate) disk: Option<DiskSpace>,
     /// `TMPDIR` of the ranks, or `/tmp`.
     pub(crate) temporary: String,
     /// The file system of that.
-    pub(crate) temporary_disk: Option<Space>,
+    pub(crate) temporary_disk: Option<DiskSpace>,
     pub(crate) container: Container,
     pub(crate) user: Option<String>,
     pub(crate) uid: u32,
@@ -156,7 +156,7 @@ mod tests {
 
         assert!(took < Duration::from_secs(1), "{took:?}");
         assert_eq!(facts.version, env!("CARGO_PKG_VERSION"));
-        assert_eq!(facts.directory, Directory::Present);
+        assert_eq!(facts.directory, WorkingDirectory::Present);
         assert!(matches!(&facts.program, Some(Program::Found { path }) if path.ends_with("/sh")));
         assert_eq!(facts.script, None);
         assert_eq!(facts.temporary, "/tmp");

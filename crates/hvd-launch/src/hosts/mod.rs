@@ -18,8 +18,8 @@ mod slots;
 pub(crate) mod ssh;
 
 pub use addresses::{
-    Candidate, Class, HostAddresses, Probe, Reachability, Route, RouteOutcome, Rules, Target,
-    choose, targets,
+    AddressClass, AddressRules, AddressTarget, Candidate, HostAddresses, HostRoute, Probe,
+    Reachability, RouteOutcome, choose, targets,
 };
 pub use host_list::{Host, SLOTS_LIMIT, parse_hosts};
 pub use hostfile::parse_hostfile;

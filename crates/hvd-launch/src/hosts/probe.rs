@@ -73,7 +73,7 @@ pub(crate) fn probe(
     patience: Duration,
 ) -> Result<Duration, ProbeFailure> {
     let end = deadline::after(patience);
-    let mut call = Call::open(target, key, end)?;
+    let mut call = ProbeConnection::open(target, key, end)?;
     if call.identity != expected {
         return Err(ProbeFailure::AnotherHost {
             identity: call.identity,
@@ -96,7 +96,7 @@ pub(crate) fn bandwidth(
     patience: Duration,
 ) -> Result<f64, ProbeFailure> {
     let end = deadline::after(patience);
-    let mut call = Call::open(target, key, end)?;
+    let mut call = ProbeConnection::open(target, key, end)?;
     let all_began = Instant::now();
     let mut length = FIRST_LOAD;
     loop {
@@ -113,14 +113,14 @@ pub(crate) fn bandwidth(
 }
 
 /// An authenticated connection to a port, and the moment by which all is over.
-struct Call {
+struct ProbeConnection {
     stream: TcpStream,
     session: Session,
     end: Instant,
     identity: u32,
 }
 
-impl Call {
+impl ProbeConnection {
     fn open(target: SocketAddr, key: &JobKey, end: Instant) -> Result<Self, ProbeFailure> {
         let mut attempt = 1;
         loop {

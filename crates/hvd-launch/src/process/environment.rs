@@ -14,7 +14,7 @@ use hvd_types::Placement;
 
 /// Where the ranks of a job meet, and what proves that they belong to it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Meeting<'a> {
+pub(crate) struct StoreLocation<'a> {
     /// Address of the key-value store.
     pub(crate) address: SocketAddr,
     /// The file with the job's key.
@@ -26,16 +26,16 @@ pub(crate) fn environment(
     placement: &Placement,
     inherited: &[(OsString, OsString)],
     exports: &[(String, String)],
-    meeting: Meeting<'_>,
+    store_location: StoreLocation<'_>,
 ) -> BTreeMap<OsString, OsString> {
     let told = rank_variables(placement, exports);
     let told = told
         .into_iter()
         .map(|(name, value)| (name.into(), value.into()));
-    let met = meeting_variables(meeting)
+    let met = store_variables(store_location)
         .into_iter()
         .map(|(name, value)| (name.into(), value));
-    passed_on(inherited, Reach::SameHost)
+    passed_on(inherited, WorkerHost::SameHost)
         .chain(told)
         .chain(met)
         .collect()
@@ -43,7 +43,7 @@ pub(crate) fn environment(
 
 /// Whether a worker runs where the launcher does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum WorkerHost {
     /// It does.
     SameHost,
     /// It runs on another host.
@@ -57,7 +57,7 @@ pub(crate) enum Reach {
 /// devices of its own.
 pub(crate) fn passed_on(
     inherited: &[(OsString, OsString)],
-    reach: Reach,
+    reach: WorkerHost,
 ) -> impl Iterator<Item = (OsString, OsString)> {
     inherited
         .iter()
@@ -89,17 +89,17 @@ pub(crate) fn rank_variables(
 }
 
 /// What tells a rank where to meet the others.
-pub(crate) fn meeting_variables(meeting: Meeting<'_>) -> [(&'static str, OsString); 3] {
+pub(crate) fn store_variables(store_location: StoreLocation<'_>) -> [(&'static str, OsString); 3] {
     [
         (
             name::RENDEZVOUS_ADDR,
-            meeting.address.ip().to_string().into(),
+            store_location.address.ip().to_string().into(),
         ),
         (
             name::RENDEZVOUS_PORT,
-            meeting.address.port().to_string().into(),
+            store_location.address.port().to_string().into(),
         ),
-        (name::SECRET_KEY_FILE, meeting.key_file.into()),
+        (name::SECRET_KEY_FILE, store_location.key_file.into()),
     ]
 }
 
@@ -148,14 +148,14 @@ const OF_ONE_HOST: [&str; 14] = [
 
 /// Shell functions and the shell's previous directory mean nothing to a worker; another job's key
 /// would be wrong even where ours were missing.
-fn is_passed_on(variable: &OsStr, reach: Reach) -> bool {
+fn is_passed_on(variable: &OsStr, reach: WorkerHost) -> bool {
     let name = variable.as_encoded_bytes();
     !name.starts_with(b"BASH_FUNC_")
         && variable != "OLDPWD"
         && variable != name::SECRET_KEY
         && variable != name::SECRET_KEY_FILE
         && variable != name::AGENT_TOKEN
-        && (reach == Reach::SameHost || !OF_ONE_HOST.iter().any(|one| variable == *one))
+        && (reach == WorkerHost::SameHost || !OF_ONE_HOST.iter().any(|one| variable == *one))
 }
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
             &placement,
             &inherited,
             &exports,
-            Meeting {
+            StoreLocation {
                 address,
                 key_file: Path::new("/run/key"),
             },
@@ -274,7 +274,7 @@ mod tests {
         let names = |reach| -> Vec<OsString> {
             passed_on(&variables, reach).map(|(name, _)| name).collect()
         };
-        assert_eq!(names(Reach::OtherHost), ["PATH"]);
-        assert_eq!(names(Reach::SameHost).len(), 4);
+        assert_eq!(names(WorkerHost::OtherHost), ["PATH"]);
+        assert_eq!(names(WorkerHost::SameHost).len(), 4);
     }
 }

@@ -23,7 +23,7 @@ mod worker;
 pub use ancestors::driver_above;
 pub(crate) use detached::spawn_detached;
 pub(crate) use environment::{
-    Meeting, Reach, environment, meeting_variables, passed_on, rank_variables,
+    StoreLocation, WorkerHost, environment, passed_on, rank_variables, store_variables,
 };
 pub(crate) use exit::ProcessExit;
 pub(crate) use interrupts::Interrupts;

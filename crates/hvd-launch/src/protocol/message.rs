@@ -99,7 +99,7 @@ pub(crate) struct RankAssignment {
 
 /// From the driver to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum AgentOrder {
     /// Ask the programs of the host what they know of it.
     Look,
     /// Try these addresses.
@@ -123,7 +123,7 @@ pub(crate) enum Urgency {
 
 /// From an agent to the driver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Notice {
+pub(crate) enum AgentNotice {
     /// The agent is there; where others may probe its host, and what it knows of it.
     Hello {
         probe_port: u16,

@@ -5,7 +5,7 @@ mod message;
 mod tunnel;
 
 pub(crate) use message::{
-    Assignment, BACK, GREETING, HERE, Introduction, Notice, Opening, Order, RankAssignment, Secret,
-    TAKEN, Urgency,
+    AgentNotice, AgentOrder, Assignment, BACK, GREETING, HERE, Introduction, Opening,
+    RankAssignment, Secret, TAKEN, Urgency,
 };
 pub(crate) use tunnel::carry;

@@ -34,7 +34,7 @@ use crate::{
     error::Error,
     messages,
     process::{Interrupts, SignalSet},
-    spec::{JobSpec, ReportForm},
+    spec::{JobSpec, ReportFormat},
 };
 
 /// What ends a job from outside.
@@ -68,7 +68,7 @@ pub fn launch(spec: &JobSpec) -> i32 {
 /// status for this process: 0 if the job could run.
 ///
 /// Must be called by the only thread of the process, because it forks.
-pub fn examine(spec: &JobSpec, form: ReportForm) -> i32 {
+pub fn check_hosts(spec: &JobSpec, form: ReportFormat) -> i32 {
     supervise(
         ParentDeath::Ignored,
         async |interrupts: &mut Interrupts, _: &Path| doctor::run(spec, form, interrupts).await,

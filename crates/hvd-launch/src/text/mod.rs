@@ -3,7 +3,7 @@
 
 mod table;
 
-pub(crate) use table::Table;
+pub(crate) use table::TextTable;
 
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 

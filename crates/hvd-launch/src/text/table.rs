@@ -11,11 +11,11 @@ const NARROWEST: usize = 6;
 
 /// A table under construction.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// A table with these headings.
     pub(crate) fn new(headings: &[&str]) -> Self {
         let headings = headings.iter().map(|&heading| heading.to_owned());
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_empty_ones_are_left_out() {
-        let mut table = Table::new(&["host", "gpus", "cpus"]);
+        let mut table = TextTable::new(&["host", "gpus", "cpus"]);
         assert!(table.is_empty());
         table.row(cells(&["a-long-name", "", "4"]));
         table.row(cells(&["b"]));
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_widest_column_gives_way() {
-        let mut table = Table::new(&["x", "y"]);
+        let mut table = TextTable::new(&["x", "y"]);
         table.row(cells(&["1234567890", "123456789012345"]));
         assert_eq!(table.lines(22)[1], "1234567890  123456789\u{2026}");
         for line in table.lines(16) {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn cells_cannot_steer_the_terminal() {
-        let mut table = Table::new(&["x"]);
+        let mut table = TextTable::new(&["x"]);
         table.row(cells(&["\u{1b}[31m"]));
         assert_eq!(table.lines(10)[1], "?[31m");
     }

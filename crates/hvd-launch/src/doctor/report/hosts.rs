@@ -2,8 +2,8 @@
 
 use super::{HostReport, WIDTH};
 use crate::{
-    hosts::facts::{Content, Extra, HostFacts, Space},
-    text::{self, Table},
+    hosts::facts::{Content, DiskSpace, Extra, HostFacts},
+    text::{self, TextTable},
 };
 
 const PACKAGES: [&str; 6] = ["torch", "tensorflow", "keras", "mxnet", "jax", "numpy"];
@@ -18,8 +18,8 @@ pub(super) fn sections(hosts: &[HostReport]) -> Vec<Vec<String>> {
     tables.map(|table| table.lines(WIDTH)).collect()
 }
 
-fn machines(hosts: &[HostReport]) -> Table {
-    let mut table = Table::new(&[
+fn machines(hosts: &[HostReport]) -> TextTable {
+    let mut table = TextTable::new(&[
         "host",
         "slots",
         "ssh",
@@ -86,7 +86,7 @@ fn gpus(names: &[String]) -> String {
     format!("{} x {kind}", names.len())
 }
 
-fn software(hosts: &[HostReport]) -> Table {
+fn software(hosts: &[HostReport]) -> TextTable {
     let installed = |package: &&str| {
         let mut extras = hosts.iter().filter_map(|host| host.extra.as_ref());
         extras.any(|extra| extra.packages.contains_key(*package))
@@ -95,7 +95,7 @@ fn software(hosts: &[HostReport]) -> Table {
     let mut headings = vec!["host", "horovod", "python"];
     headings.extend(&packages);
     headings.extend(["script", "mpi", "interpreter"]);
-    let mut table = Table::new(&headings);
+    let mut table = TextTable::new(&headings);
     for host in hosts {
         let Some(facts) = &host.facts else {
             continue;
@@ -135,8 +135,8 @@ fn script(facts: &HostFacts) -> String {
     }
 }
 
-fn limits(hosts: &[HostReport]) -> Table {
-    let mut table = Table::new(&[
+fn limits(hosts: &[HostReport]) -> TextTable {
+    let mut table = TextTable::new(&[
         "host",
         "name",
         "user",
@@ -169,7 +169,7 @@ fn limits(hosts: &[HostReport]) -> Table {
     table
 }
 
-fn room(space: Space) -> String {
+fn room(space: DiskSpace) -> String {
     if space.read_only {
         "read-only".to_owned()
     } else {

@@ -5,7 +5,7 @@ use std::{cmp::Ordering, fmt::Write as _};
 use super::{PairReport, Pen, RED, WIDTH, counted};
 use crate::{
     hosts::probe::ProbeFailure,
-    text::{self, Table},
+    text::{self, TextTable},
 };
 
 /// As many pairs as eight hosts have, and some more, are shown one by one.
@@ -20,7 +20,7 @@ pub(super) fn section(pairs: &[PairReport], pen: Pen) -> Vec<String> {
         return Vec::new();
     }
     let chosen = chosen(pairs);
-    let mut table = Table::new(&["from", "to", "address", "round trip", "bandwidth", ""]);
+    let mut table = TextTable::new(&["from", "to", "address", "round trip", "bandwidth", ""]);
     for pair in &chosen {
         table.row(cells(pair));
     }
@@ -42,10 +42,11 @@ pub(super) fn section(pairs: &[PairReport], pen: Pen) -> Vec<String> {
 fn unmeasured(pairs: &[PairReport]) -> Option<String> {
     let working = pairs.iter().filter(|pair| pair.failure.is_none());
     let all = working.clone().count();
-    let measured = working.filter(|pair| pair.bytes_per_second.is_some());
-    let measured = measured.count();
-    (measured < all)
-        .then(|| format!("bandwidth was measured for {measured} of the {all} pairs that work"))
+    let measured_pairs = working.filter(|pair| pair.bytes_per_second.is_some());
+    let measured_pairs = measured_pairs.count();
+    (measured_pairs < all).then(|| {
+        format!("bandwidth was measured for {measured_pairs} of the {all} pairs that work")
+    })
 }
 
 /// All pairs, or those that fail and the slowest of the others.

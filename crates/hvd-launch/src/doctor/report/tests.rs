@@ -42,8 +42,8 @@ fn pair(from: &str, to: &str) -> PairReport {
     }
 }
 
-fn finding(severity: Severity) -> Finding {
-    Finding {
+fn finding(severity: Severity) -> HostFinding {
+    HostFinding {
         severity,
         host: "node-2".into(),
         what: "something is odd there".into(),
@@ -51,14 +51,14 @@ fn finding(severity: Severity) -> Finding {
     }
 }
 
-fn cluster(size: usize) -> Report {
+fn cluster(size: usize) -> DoctorReport {
     let names: Vec<String> = (1..=size).map(|number| format!("node-{number}")).collect();
     let mut pairs = Vec::new();
     for from in &names {
         let others = names.iter().filter(|to| *to != from);
         pairs.extend(others.map(|to| pair(from, to)));
     }
-    Report {
+    DoctorReport {
         version: "0.29.0".into(),
         hosts: names.iter().map(|name| host(name)).collect(),
         pairs,
@@ -67,7 +67,7 @@ fn cluster(size: usize) -> Report {
     }
 }
 
-fn plain(report: &Report) -> String {
+fn plain(report: &DoctorReport) -> String {
     human(report, Colours::Without)
 }
 
@@ -162,7 +162,7 @@ fn commands_are_not_broken() {
     let path = "/a/rather/long/path/to/a/directory/with/a/script";
     let command = format!("rsync -a {path}/train.py node-2:{path}/train.py --and --more");
     let mut report = cluster(2);
-    report.findings = vec![Finding {
+    report.findings = vec![HostFinding {
         remedy: format!("share the directory, or copy it: {command}"),
         ..finding(Severity::Fatal)
     }];
@@ -183,7 +183,7 @@ fn eight_hosts_fit_a_terminal_and_many_are_summed_up() {
     report.hosts[3].facts.as_mut().unwrap().cpu_model = Some(model.into());
     report.pairs[5].to = long.into();
     report.pairs[5].failure = Some(ProbeFailure::AnotherHost { identity: 3 });
-    report.findings = vec![Finding {
+    report.findings = vec![HostFinding {
         what: "words and words ".repeat(20),
         ..finding(Severity::Warning)
     }];
@@ -248,7 +248,7 @@ fn json_says_the_same_to_programs() {
     let mut report = cluster(2);
     report.pairs[0].failure = Some(ProbeFailure::AnotherHost { identity: 1 });
     let text = json(&report).unwrap();
-    assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+    assert_eq!(serde_json::from_str::<DoctorReport>(&text).unwrap(), report);
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["hosts"][0]["ssh_seconds"], 0.213);
     assert_eq!(value["hosts"][0]["facts"]["container"], "none");

@@ -2,9 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{Finding, HostAnswer, Job, Severity};
+use super::{HostAnswer, HostFinding, JobFacts, Severity};
 use crate::hosts::{
-    facts::{Content, Directory, HostFacts, Module, Program, Script},
+    facts::{Content, HostFacts, Module, Program, Script, WorkingDirectory},
     ssh::{quote, run_there},
 };
 
@@ -15,8 +15,8 @@ pub(super) fn judge(
     driver: &HostFacts,
     hosts: &[HostAnswer<'_>],
     host: &HostAnswer<'_>,
-    job: &Job<'_>,
-) -> Vec<Finding> {
+    job: &JobFacts<'_>,
+) -> Vec<HostFinding> {
     // Without its directory a host cannot have the files in it either; one finding is enough.
     if let Some(finding) = directory(host, job) {
         return vec![finding];
@@ -28,22 +28,22 @@ pub(super) fn judge(
     found
 }
 
-fn directory(host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
+fn directory(host: &HostAnswer<'_>, job: &JobFacts<'_>) -> Option<HostFinding> {
     let (path, name) = (job.directory, host.name);
     let (what, remedy) = match &host.facts.directory {
-        Directory::Present => return None,
-        Directory::Missing => (
+        WorkingDirectory::Present => return None,
+        WorkingDirectory::Missing => (
             format!("the working directory `{path}` does not exist there"),
             format!(
                 "mount it there as it is here, or make it: {}",
                 host.typed(&format!("mkdir -p {}", quote(path)))
             ),
         ),
-        Directory::SomethingElse => (
+        WorkingDirectory::SomethingElse => (
             format!("the working directory `{path}` is a file there"),
             format!("move that file away and mount or make the directory on {name}"),
         ),
-        Directory::Closed(problem) => (
+        WorkingDirectory::Closed(problem) => (
             format!("the working directory `{path}` cannot be entered there: {problem}"),
             format!(
                 "let {} enter it, whose rights are shown by: {}",
@@ -62,7 +62,7 @@ fn user(facts: &HostFacts) -> String {
     }
 }
 
-fn program(host: &HostAnswer<'_>) -> Option<Finding> {
+fn program(host: &HostAnswer<'_>) -> Option<HostFinding> {
     let (what, remedy) = match host.facts.program.as_ref()? {
         Program::Found { .. } => return None,
         Program::Missing { name } if name.contains('/') => (
@@ -88,8 +88,8 @@ fn script(
     driver: &HostFacts,
     hosts: &[HostAnswer<'_>],
     host: &HostAnswer<'_>,
-    job: &Job<'_>,
-) -> Option<Finding> {
+    job: &JobFacts<'_>,
+) -> Option<HostFinding> {
     let theirs = host.facts.script.as_ref()?;
     match &theirs.content {
         Content::Missing if Some(&theirs.name) == program_name(host) => None,
@@ -130,7 +130,7 @@ fn script(
 }
 
 /// The user's own modules, as far as the files that import them are the same here and there.
-fn modules(driver: &HostFacts, host: &HostAnswer<'_>, job: &Job<'_>) -> Vec<Finding> {
+fn modules(driver: &HostFacts, host: &HostAnswer<'_>, job: &JobFacts<'_>) -> Vec<HostFinding> {
     let different = driver
         .modules
         .iter()
@@ -142,7 +142,7 @@ fn modules(driver: &HostFacts, host: &HostAnswer<'_>, job: &Job<'_>) -> Vec<Find
         };
         host.finding(Severity::Warning, what, copy(host, &script, job))
     };
-    let mut found: Vec<Finding> = different.map(finding).collect();
+    let mut found: Vec<HostFinding> = different.map(finding).collect();
     if found.len() > LISTED_MODULES {
         let more = found.len() - LISTED_MODULES;
         found.truncate(LISTED_MODULES);
@@ -222,7 +222,7 @@ fn is_missing_here(driver: &HostFacts) -> bool {
 
 /// By `tar`, which every host has that has a shell; `rsync` is rare in containers, and `scp` needs
 /// a server of its own over there.
-fn copy(host: &HostAnswer<'_>, script: &Script, job: &Job<'_>) -> String {
+fn copy(host: &HostAnswer<'_>, script: &Script, job: &JobFacts<'_>) -> String {
     let path = absolute(&Path::new(job.directory).join(&script.name));
     let path = path.to_string_lossy();
     let Some(ssh) = host.ssh else {

@@ -1,8 +1,8 @@
 //! The machine itself: is it one of its own, is there room, is its clock right.
 
-use super::{Finding, HostAnswer, Job, Severity};
+use super::{HostAnswer, HostFinding, JobFacts, Severity};
 use crate::{
-    hosts::facts::{Container, Space},
+    hosts::facts::{Container, DiskSpace},
     text,
 };
 
@@ -26,7 +26,7 @@ const FILES: u64 = 128;
 const CONNECTIONS: u64 = 3;
 
 /// Hosts that are one machine by two names; each is named once, after the first of its names.
-pub(super) fn twins(hosts: &[HostAnswer<'_>]) -> Vec<Finding> {
+pub(super) fn twins(hosts: &[HostAnswer<'_>]) -> Vec<HostFinding> {
     let mut found = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
         let same = |other: &&HostAnswer<'_>| {
@@ -51,7 +51,7 @@ pub(super) fn twins(hosts: &[HostAnswer<'_>]) -> Vec<Finding> {
     found
 }
 
-pub(super) fn judge(host: &HostAnswer<'_>, job: &Job<'_>) -> Vec<Finding> {
+pub(super) fn judge(host: &HostAnswer<'_>, job: &JobFacts<'_>) -> Vec<HostFinding> {
     let found = [
         clock(host),
         temporary(host),
@@ -63,7 +63,7 @@ pub(super) fn judge(host: &HostAnswer<'_>, job: &Job<'_>) -> Vec<Finding> {
     found.into_iter().flatten().collect()
 }
 
-fn clock(host: &HostAnswer<'_>) -> Option<Finding> {
+fn clock(host: &HostAnswer<'_>) -> Option<HostFinding> {
     let offset = host.clock_offset()?;
     if offset.abs() <= CLOCK {
         return None;
@@ -87,7 +87,7 @@ fn clock(host: &HostAnswer<'_>) -> Option<Finding> {
 
 /// Fatal: the job's key is a file below it. A read-only root file system is meant to be one, and
 /// then the key is in `/dev/shm`.
-fn temporary(host: &HostAnswer<'_>) -> Option<Finding> {
+fn temporary(host: &HostAnswer<'_>) -> Option<HostFinding> {
     let path = &host.facts.temporary;
     let remedy = format!("make room on {}, or set TMPDIR to another place", host.name);
     let Some(space) = host.facts.temporary_disk else {
@@ -102,9 +102,9 @@ fn temporary(host: &HostAnswer<'_>) -> Option<Finding> {
     Some(host.finding(Severity::Fatal, what, remedy))
 }
 
-fn read_only_temporary(host: &HostAnswer<'_>) -> Finding {
+fn read_only_temporary(host: &HostAnswer<'_>) -> HostFinding {
     let path = &host.facts.temporary;
-    let is_usable = |space: Space| !space.read_only && full(space).is_none();
+    let is_usable = |space: DiskSpace| !space.read_only && full(space).is_none();
     let severity = if host.facts.shared_memory.is_some_and(is_usable) {
         Severity::Warning
     } else {
@@ -121,7 +121,7 @@ fn read_only_temporary(host: &HostAnswer<'_>) -> Finding {
 }
 
 /// A warning: whether the job writes into its directory is its own affair.
-fn disk(host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
+fn disk(host: &HostAnswer<'_>, job: &JobFacts<'_>) -> Option<HostFinding> {
     let space = host.facts.disk.filter(|space| !space.read_only)?;
     let what = format!("the disk of `{}` {} there", job.directory, full(space)?);
     let remedy = format!(
@@ -131,7 +131,7 @@ fn disk(host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
     Some(host.finding(Severity::Warning, what, remedy))
 }
 
-fn full(space: Space) -> Option<String> {
+fn full(space: DiskSpace) -> Option<String> {
     if space.free < FULL {
         return Some(format!(
             "is full ({} free of {})",
@@ -142,7 +142,7 @@ fn full(space: Space) -> Option<String> {
     (space.free_files == Some(0)).then(|| "can hold no more files (no free inodes)".to_owned())
 }
 
-fn open_files(host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
+fn open_files(host: &HostAnswer<'_>, job: &JobFacts<'_>) -> Option<HostFinding> {
     let limits = host.facts.limits;
     let soft = limits.open_files?;
     let needed = FILES + CONNECTIONS * u64::from(job.ranks);
@@ -171,7 +171,7 @@ fn open_files(host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
     Some(host.finding(Severity::Warning, what, remedy))
 }
 
-fn shared_memory(host: &HostAnswer<'_>) -> Option<Finding> {
+fn shared_memory(host: &HostAnswer<'_>) -> Option<HostFinding> {
     let space = host.facts.shared_memory?;
     let wanted = SHARED * u64::from(host.slots);
     if space.free >= wanted {
@@ -200,7 +200,7 @@ fn shared_memory(host: &HostAnswer<'_>) -> Option<Finding> {
     Some(host.finding(Severity::Note, what, remedy))
 }
 
-fn processors(host: &HostAnswer<'_>) -> Option<Finding> {
+fn processors(host: &HostAnswer<'_>) -> Option<HostFinding> {
     let cpus = host.facts.cpus;
     let has_fewer = u32::try_from(cpus).is_ok_and(|cpus| cpus < host.slots);
     let plural = if cpus == 1 { "" } else { "s" };

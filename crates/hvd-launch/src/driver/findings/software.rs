@@ -1,13 +1,17 @@
 //! Versions: of horovod, of the interpreter, of frameworks.
 
-use super::{Finding, HostAnswer, Job, Severity};
+use super::{HostAnswer, HostFinding, JobFacts, Severity};
 use crate::hosts::{
     facts::{Extra, HostFacts},
     ssh::{install, quote},
 };
 
 /// All hosts run the release of the driver; between releases nothing is promised.
-pub(super) fn version(driver: &HostFacts, host: &HostAnswer<'_>, job: &Job<'_>) -> Option<Finding> {
+pub(super) fn version(
+    driver: &HostFacts,
+    host: &HostAnswer<'_>,
+    job: &JobFacts<'_>,
+) -> Option<HostFinding> {
     let (ours, theirs) = (&driver.version, &host.facts.version);
     (ours != theirs).then(|| {
         host.finding(
@@ -24,8 +28,8 @@ pub(super) fn packages(
     driver: &HostFacts,
     hosts: &[HostAnswer<'_>],
     host: &HostAnswer<'_>,
-    job: &Job<'_>,
-) -> Vec<Finding> {
+    job: &JobFacts<'_>,
+) -> Vec<HostFinding> {
     let told = |host: &HostAnswer<'_>| host.extra.is_some_and(|extra| extra.interpreter.is_some());
     let Some((reference, theirs)) = hosts.iter().find(|host| told(host)).zip(host.extra) else {
         return Vec::new();
@@ -56,8 +60,8 @@ fn own_horovod(
     driver: &HostFacts,
     host: &HostAnswer<'_>,
     theirs: &Extra,
-    job: &Job<'_>,
-) -> Option<Finding> {
+    job: &JobFacts<'_>,
+) -> Option<HostFinding> {
     let version = theirs.packages.get("horovod")?;
     let interpreter = theirs.interpreter.as_ref()?;
     let is_news = *version != driver.version && *version != host.facts.version;
@@ -73,7 +77,12 @@ fn own_horovod(
     })
 }
 
-fn interpreter(name: &str, ours: &Extra, host: &HostAnswer<'_>, theirs: &Extra) -> Option<Finding> {
+fn interpreter(
+    name: &str,
+    ours: &Extra,
+    host: &HostAnswer<'_>,
+    theirs: &Extra,
+) -> Option<HostFinding> {
     let ours = &ours.interpreter.as_ref()?.version;
     let Some(theirs) = &theirs.interpreter else {
         return Some(host.finding(
@@ -98,7 +107,7 @@ fn package_differs(
     (package, ours): (&String, &String),
     host: &HostAnswer<'_>,
     there: Option<&String>,
-) -> Finding {
+) -> HostFinding {
     let what = match there {
         Some(theirs) => format!("{package} {theirs} is installed there and {ours} on {name}"),
         None => format!("{package} is not installed there; {name} has {ours}"),

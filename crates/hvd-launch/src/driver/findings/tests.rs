@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::hosts::facts::{
-    Container, Content, Directory, Interpreter, Limits, Module, Program, Script, Space,
+    Container, Content, DiskSpace, Interpreter, Module, Program, ResourceLimits, Script,
+    WorkingDirectory,
 };
 
 fn module(name: &str, imported_by: Option<&str>, hash: &str) -> Module {
@@ -15,7 +16,7 @@ fn module(name: &str, imported_by: Option<&str>, hash: &str) -> Module {
 
 /// A host with which nothing is wrong.
 pub(crate) fn healthy(name: &str) -> HostFacts {
-    let space = Space {
+    let space = DiskSpace {
         size: 100 << 30,
         free: 50 << 30,
         free_files: Some(1_000_000),
@@ -26,7 +27,7 @@ pub(crate) fn healthy(name: &str) -> HostFacts {
         identity: format!("boot/1/{name}"),
         version: "0.29.0".to_owned(),
         interfaces: Vec::new(),
-        directory: Directory::Present,
+        directory: WorkingDirectory::Present,
         program: Some(Program::Found {
             path: "/usr/bin/python".to_owned(),
         }),
@@ -43,7 +44,7 @@ pub(crate) fn healthy(name: &str) -> HostFacts {
         cpu_model: Some("A Processor".to_owned()),
         memory: None,
         shared_memory: Some(space),
-        limits: Limits {
+        limits: ResourceLimits {
             open_files: Some(1024),
             open_files_most: Some(4096),
             locked_memory: None,
@@ -65,18 +66,18 @@ fn answer<'a>(name: &'a str, facts: &'a HostFacts) -> HostAnswer<'a> {
         facts,
         extra: None,
         ssh: Some("ssh -p 12345 ann@b"),
-        heard: None,
+        timing: None,
     }
 }
 
-const JOB: Job<'static> = Job {
+const JOB: JobFacts<'static> = JobFacts {
     ranks: 4,
     directory: "/home/ann/my job",
     wheel: Some("/dist/horovod-0.29.0.whl"),
 };
 
 /// What is found about a host `b` that differs from its neighbours by `change`.
-fn found(change: impl FnOnce(&mut HostFacts)) -> Vec<Finding> {
+fn found(change: impl FnOnce(&mut HostFacts)) -> Vec<HostFinding> {
     let (driver, a, mut b) = (healthy("d"), healthy("a"), healthy("b"));
     change(&mut b);
     compare(&driver, &[answer("a", &a), answer("b", &b)], &JOB)
@@ -113,7 +114,7 @@ fn another_version_is_fatal() {
 #[test]
 fn a_missing_directory_is_the_only_complaint_about_files() {
     let (severity, what, remedy) = only(|facts| {
-        facts.directory = Directory::Missing;
+        facts.directory = WorkingDirectory::Missing;
         facts.disk = None;
         facts.script = Some(Script {
             name: "train.py".into(),
@@ -129,7 +130,8 @@ fn a_missing_directory_is_the_only_complaint_about_files() {
         remedy.ends_with(r"ssh -p 12345 ann@b 'mkdir -p '\''/home/ann/my job'\'''"),
         "{remedy}"
     );
-    let closed = only(|facts| facts.directory = Directory::Closed("permission denied".into()));
+    let closed =
+        only(|facts| facts.directory = WorkingDirectory::Closed("permission denied".into()));
     assert!(
         closed
             .1
@@ -137,7 +139,7 @@ fn a_missing_directory_is_the_only_complaint_about_files() {
     );
     assert!(closed.2.contains("user ann"));
     assert!(
-        only(|facts| facts.directory = Directory::SomethingElse)
+        only(|facts| facts.directory = WorkingDirectory::SomethingElse)
             .1
             .contains("is a file")
     );
@@ -296,7 +298,7 @@ fn clocks_are_judged_with_the_doubt_of_the_round_trip() {
     let facts = healthy("b");
     let at = |driver: f64, round_trip: f64| {
         let mut host = answer("b", &facts);
-        host.heard = Some(Heard {
+        host.timing = Some(AnswerTiming {
             clock: driver,
             round_trip: Duration::from_secs_f64(round_trip),
         });
@@ -337,7 +339,7 @@ fn two_names_of_one_machine_are_fatal() {
 
 #[test]
 fn full_disks_are_fatal_for_temporary_files_only() {
-    let full = |space: &mut Option<Space>| space.as_mut().unwrap().free = 1000;
+    let full = |space: &mut Option<DiskSpace>| space.as_mut().unwrap().free = 1000;
     let (severity, what, remedy) = only(|facts| full(&mut facts.temporary_disk));
     assert_eq!(severity, Severity::Fatal);
     assert!(what.contains("is full (1000 B free of 100 GiB)"), "{what}");

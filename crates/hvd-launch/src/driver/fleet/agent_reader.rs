@@ -12,7 +12,7 @@ use crate::{
     link::{Channel, LinkEvent, Loss, SILENCE},
     messages,
     process::ProcessExit,
-    protocol::{Notice, Opening, carry},
+    protocol::{AgentNotice, Opening, carry},
 };
 
 /// How long the end of an `ssh` may take to explain the end of a link, or to follow it.
@@ -34,8 +34,8 @@ impl AgentReader {
                 None => LinkEvent::Lost(Loss::Closed),
             };
             match event {
-                LinkEvent::Message(Notice::Gone) => break,
-                LinkEvent::Message(Notice::Leaving { why }) => {
+                LinkEvent::Message(AgentNotice::Gone) => break,
+                LinkEvent::Message(AgentNotice::Leaving { why }) => {
                     self.send(HostEvent::Lost(why));
                     return;
                 }
@@ -71,7 +71,7 @@ impl AgentReader {
         if end.is_none() && ssh.is_some() {
             let _ = timeout(SSH_END, end_of(&mut ssh)).await;
         }
-        self.send(HostEvent::Message(Notice::Gone));
+        self.send(HostEvent::Message(AgentNotice::Gone));
     }
 
     fn send(&self, event: HostEvent) {
@@ -106,7 +106,7 @@ async fn next_event(
     link: &mut LinkToAgent,
     ssh: &mut Option<Ssh>,
     end: &mut Option<ProcessExit>,
-) -> Option<LinkEvent<Notice, Opening>> {
+) -> Option<LinkEvent<AgentNotice, Opening>> {
     if end.is_none() {
         tokio::select! {
             biased;

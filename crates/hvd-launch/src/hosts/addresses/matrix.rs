@@ -4,7 +4,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use super::{Reachability, Route, RouteOutcome};
+use super::{HostRoute, Reachability, RouteOutcome};
 use crate::text::words;
 
 /// Columns of a terminal that people do not have to widen.
@@ -31,7 +31,7 @@ impl Reachability {
         if fits(&inline) {
             return inline;
         }
-        let cell = |route: &Route| noted(route, &mut notes);
+        let cell = |route: &HostRoute| noted(route, &mut notes);
         let noted = self.table(|host| self.short(host), |host| self.short(host), cell);
         if fits(&noted) {
             return noted + &legend_of_notes(&notes);
@@ -109,7 +109,7 @@ impl Reachability {
         &self,
         row_name: impl Fn(usize) -> String,
         column_name: impl Fn(usize) -> String,
-        mut cell: impl FnMut(&Route) -> String,
+        mut cell: impl FnMut(&HostRoute) -> String,
     ) -> String {
         let hosts = 0..self.hosts.len();
         let mut rows = vec![vec!["from \\ to".to_owned()]];
@@ -175,7 +175,7 @@ impl Reachability {
     }
 }
 
-fn inline(route: &Route) -> String {
+fn inline(route: &HostRoute) -> String {
     match &route.outcome {
         RouteOutcome::Reached {
             address,
@@ -185,7 +185,7 @@ fn inline(route: &Route) -> String {
     }
 }
 
-fn noted(route: &Route, notes: &mut Vec<String>) -> String {
+fn noted(route: &HostRoute, notes: &mut Vec<String>) -> String {
     match &route.outcome {
         RouteOutcome::Reached { .. } => inline(route),
         RouteOutcome::Failed(_) => failed(route, notes),
@@ -193,7 +193,7 @@ fn noted(route: &Route, notes: &mut Vec<String>) -> String {
 }
 
 /// A failed cell that points to its reasons; pairs with the same reasons share a note.
-fn failed(route: &Route, notes: &mut Vec<String>) -> String {
+fn failed(route: &HostRoute, notes: &mut Vec<String>) -> String {
     let text = inline(route);
     let known = notes.iter().position(|note| *note == text);
     let number = known.unwrap_or_else(|| {

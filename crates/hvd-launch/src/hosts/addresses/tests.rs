@@ -26,7 +26,7 @@ fn host(name: &str, interfaces: &[&str]) -> HostAddresses {
 /// Probes of all targets of all pairs, each answered as `answer` says.
 fn probes(
     hosts: &[HostAddresses],
-    rules: &Rules,
+    rules: &AddressRules,
     answer: impl Fn(usize, usize, &str) -> Result<u64, &'static str>,
 ) -> Vec<Probe> {
     let mut probes = Vec::new();
@@ -53,9 +53,9 @@ fn chosen(found: &Reachability, from: usize, to: usize) -> String {
 }
 
 fn addresses(host: &HostAddresses, interfaces: &[&str]) -> Vec<String> {
-    let rules = Rules {
+    let rules = AddressRules {
         interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
-        ..Rules::default()
+        ..AddressRules::default()
     };
     targets(host, &rules)
         .iter()
@@ -116,7 +116,7 @@ fn interface_names_may_differ_and_the_common_network_is_found() {
         host("c", &["eth0 10.0.0.3", "wan 10.5.0.3"]),
     ];
     let network = |address: &str| address.rsplit_once('.').unwrap().0.to_owned();
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let probes = probes(&hosts, &rules, |from, _, address| {
         let own = &hosts[from].candidates;
         let is_near = own
@@ -164,14 +164,14 @@ fn a_bridge_with_the_same_address_everywhere_is_not_taken() {
             Ok(100)
         }
     };
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let found = choose(&hosts, &probes(&hosts, &rules, answer), &rules);
     assert_eq!(
         [chosen(&found, 0, 1), chosen(&found, 1, 0)],
         ["10.0.0.2", "10.0.0.1"]
     );
 
-    let rules = Rules {
+    let rules = AddressRules {
         interfaces: vec!["docker0".to_owned()],
         ..rules
     };
@@ -196,7 +196,7 @@ fn ipv6_alone_is_enough() {
             &["lo ::1", "eth0 fe80::1", &format!("eth0 fd00::{n}")],
         )
     });
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let found = choose(&hosts, &probes(&hosts, &rules, |_, _, _| Ok(310)), &rules);
     assert_eq!(
         [chosen(&found, 0, 1), chosen(&found, 1, 0)],
@@ -214,7 +214,7 @@ fn each_direction_has_its_own_address() {
         (0, "10.0.0.2") | (1, "10.1.0.1") => Ok(100),
         _ => Err("timed out"),
     };
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let found = choose(&hosts, &probes(&hosts, &rules, answer), &rules);
     assert_eq!(
         [chosen(&found, 0, 1), chosen(&found, 1, 0)],
@@ -230,13 +230,13 @@ fn a_container_behind_published_ports_is_told_from_a_firewall() {
     ];
     hosts[1].is_container = true;
     hosts[1].resolved = vec!["192.0.2.2".parse().unwrap()];
-    let cause = |hosts: &[HostAddresses], rules: &Rules, refusal: &'static str| {
+    let cause = |hosts: &[HostAddresses], rules: &AddressRules, refusal: &'static str| {
         let answer = |_, to, _: &str| if to == 1 { Err(refusal) } else { Ok(150) };
         let mut causes = choose(hosts, &probes(hosts, rules, answer), rules).causes();
         assert_eq!(causes.len(), 1, "{causes:?}");
         causes.remove(0)
     };
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let plain = cause(&hosts, &rules, "connection refused");
     assert_eq!(
         plain,
@@ -248,9 +248,9 @@ fn a_container_behind_published_ports_is_told_from_a_firewall() {
     );
     assert!(!plain.contains("firewall"), "{plain}");
     assert!(cause(&hosts, &rules, "no answer in time").contains("firewall let them in as well?"));
-    let ranged = Rules {
+    let ranged = AddressRules {
         port_range: Some((7000, 7009)),
-        ..Rules::default()
+        ..AddressRules::default()
     };
     let ranged = cause(&hosts, &ranged, "connection refused");
     assert!(ranged.contains("-p 7000-7009:7000-7009 ...` and add `--advertise b=192.0.2.2`"));
@@ -268,7 +268,7 @@ fn a_container_behind_published_ports_is_told_from_a_firewall() {
 fn a_host_that_lets_nobody_in_is_named_with_what_to_open() {
     let hosts = ["1", "2", "3"].map(|n| host(&format!("h{n}"), &[&format!("eth0 10.0.0.{n}")]));
     let answer = |_, to, _: &str| if to == 1 { Err("timed out") } else { Ok(150) };
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let found = choose(&hosts, &probes(&hosts, &rules, answer), &rules);
     assert_eq!(
         found.report(),
@@ -283,7 +283,7 @@ h3         10.0.0.1 0.15 ms  10.0.0.2 timed out  -
   `docker run --network host`
 "
     );
-    let rules = Rules {
+    let rules = AddressRules {
         port_range: Some((7000, 7009)),
         ..rules
     };
@@ -292,7 +292,7 @@ h3         10.0.0.1 0.15 ms  10.0.0.2 timed out  -
 }
 
 fn causes(
-    rules: &Rules,
+    rules: &AddressRules,
     answer: impl Fn(usize, usize, &str) -> Result<u64, &'static str>,
 ) -> String {
     let hosts = ["1", "2", "3"].map(|n| host(&format!("h{n}"), &[&format!("eth0 10.0.0.{n}")]));
@@ -303,7 +303,7 @@ fn causes(
 
 #[test]
 fn patterns_of_failure_have_their_causes() {
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let one_way = causes(&rules, |from, to, _| {
         if (from, to) == (0, 1) {
             Err("connection refused")
@@ -359,7 +359,7 @@ fn patterns_of_failure_have_their_causes() {
         "{all}"
     );
 
-    let rules = Rules {
+    let rules = AddressRules {
         interfaces: vec!["eth9".to_owned()],
         ..rules
     };
@@ -373,7 +373,7 @@ fn patterns_of_failure_have_their_causes() {
 #[test]
 fn a_probe_that_never_came_back_is_a_failure() {
     let hosts = ["1", "2"].map(|n| host(&format!("h{n}"), &[&format!("eth0 10.0.0.{n}")]));
-    let found = choose(&hosts, &[], &Rules::default());
+    let found = choose(&hosts, &[], &AddressRules::default());
     assert_eq!(found.failures().count(), 2);
     assert!(found.matrix().contains("10.0.0.2 no answer in time"));
 }
@@ -398,7 +398,7 @@ fn large(count: usize) -> Vec<HostAddresses> {
 
 #[test]
 fn eight_hosts_fit_a_terminal_and_more_become_a_list() {
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let answer = |from, to, address: &str| {
         let is_bad = from + to == 3 || address.starts_with("172");
         if is_bad {
@@ -427,7 +427,7 @@ fn eight_hosts_fit_a_terminal_and_more_become_a_list() {
 #[test]
 fn the_narrow_table_explains_its_letters() {
     let hosts = large(4);
-    let rules = Rules::default();
+    let rules = AddressRules::default();
     let answer = |from, _, address: &str| match (from, address.starts_with("172")) {
         (0, false) => Err("timed out"),
         (3, _) => Err("connection refused"),
@@ -464,7 +464,7 @@ proptest! {
                 &format!("eth1 10.1.0.{}", n + 1),
             ])
         }).collect();
-        let rules = Rules::default();
+        let rules = AddressRules::default();
         let mut all = probes(&hosts, &rules, |_, _, _| Err("timed out"));
         for (probe, answer) in all.iter_mut().zip(&answers) {
             if let Some(time) = answer { probe.result = Ok(Duration::from_micros(*time)); }

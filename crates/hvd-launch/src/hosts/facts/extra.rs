@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Question,
-    files::{self, Directory, Program},
+    files::{self, Program, WorkingDirectory},
 };
 use crate::process::{ReapedBy, subprocess};
 
@@ -152,7 +152,7 @@ impl Programs<'_> {
             .args(arguments)
             .env_clear()
             .envs(environment.map(|(name, value)| (name, value)));
-        if files::directory(&question.directory) == Directory::Present {
+        if files::directory(&question.directory) == WorkingDirectory::Present {
             command.current_dir(&question.directory);
         }
         match subprocess::output(&mut command, PATIENCE, self.reaped_by) {

@@ -23,7 +23,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// The directory that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Directory {
+pub(crate) enum WorkingDirectory {
     Present,
     Missing,
     SomethingElse,
@@ -61,15 +61,15 @@ pub(crate) enum Content {
     Unreadable(String),
 }
 
-pub(super) fn directory(path: &str) -> Directory {
+pub(super) fn directory(path: &str) -> WorkingDirectory {
     match fs::metadata(path) {
-        Ok(found) if !found.is_dir() => Directory::SomethingElse,
+        Ok(found) if !found.is_dir() => WorkingDirectory::SomethingElse,
         Ok(_) => match access(path, Access::EXEC_OK) {
-            Ok(()) => Directory::Present,
-            Err(error) => Directory::Closed(io::Error::from(error).to_string()),
+            Ok(()) => WorkingDirectory::Present,
+            Err(error) => WorkingDirectory::Closed(io::Error::from(error).to_string()),
         },
-        Err(error) if is_absent(&error) => Directory::Missing,
-        Err(error) => Directory::Closed(error.to_string()),
+        Err(error) if is_absent(&error) => WorkingDirectory::Missing,
+        Err(error) => WorkingDirectory::Closed(error.to_string()),
     }
 }
 

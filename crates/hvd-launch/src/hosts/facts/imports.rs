@@ -77,7 +77,7 @@ pub(super) fn modules(question: &Question) -> Vec<Module> {
             None => return Vec::new(),
         },
     };
-    let mut search = Search {
+    let mut search = ModuleSearch {
         directory: question.resolve(""),
         script,
         roots: roots(question, &root),
@@ -105,7 +105,7 @@ fn roots(question: &Question, first: &Path) -> Vec<PathBuf> {
     std::iter::once(first.to_owned()).chain(others).collect()
 }
 
-struct Search {
+struct ModuleSearch {
     directory: PathBuf,
     /// The script, by path and as the command names it.
     script: Option<(PathBuf, String)>,
@@ -115,7 +115,7 @@ struct Search {
     found: Vec<Module>,
 }
 
-impl Search {
+impl ModuleSearch {
     fn finish(mut self) -> Vec<Module> {
         while let Some(file) = self.queue.pop_front() {
             for import in imports(&beginning(&file)) {

@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 
 /// Main memory in bytes, as far as the container may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct HostMemory {
     pub(crate) total: u64,
     pub(crate) available: u64,
 }
 
 /// A file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Space {
+pub(crate) struct DiskSpace {
     pub(crate) size: u64,
     /// What an ordinary user may still write.
     pub(crate) free: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Space {
 
 /// What a rank may use of the system; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Limits {
+pub(crate) struct ResourceLimits {
     pub(crate) open_files: Option<u64>,
     /// How far a rank may raise that by itself.
     pub(crate) open_files_most: Option<u64>,
@@ -108,7 +108,7 @@ fn model_in(cpuinfo: &str) -> Option<String> {
     models.next().map(|(_, model)| model.trim().to_owned())
 }
 
-pub(super) fn memory() -> Option<Memory> {
+pub(super) fn memory() -> Option<HostMemory> {
     let machine = memory_in(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let limit = number("/sys/fs/cgroup/memory.max");
@@ -116,34 +116,34 @@ pub(super) fn memory() -> Option<Memory> {
     Some(within(machine, limit, used))
 }
 
-fn memory_in(meminfo: &str) -> Option<Memory> {
+fn memory_in(meminfo: &str) -> Option<HostMemory> {
     let kilobytes = |wanted: &str| {
         let mut fields = meminfo.lines().filter_map(|line| line.split_once(':'));
         let (_, value) = fields.find(|(name, _)| *name == wanted)?;
         value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    Some(Memory {
+    Some(HostMemory {
         total: kilobytes("MemTotal")? * 1024,
         available: kilobytes("MemAvailable")? * 1024,
     })
 }
 
 /// A container sees the memory of the whole machine and dies at its own limit.
-fn within(machine: Memory, limit: Option<u64>, used: Option<u64>) -> Memory {
+fn within(machine: HostMemory, limit: Option<u64>, used: Option<u64>) -> HostMemory {
     let Some(limit) = limit else {
         return machine;
     };
     let left = limit.saturating_sub(used.unwrap_or(0));
-    Memory {
+    HostMemory {
         total: machine.total.min(limit),
         available: machine.available.min(left),
     }
 }
 
-pub(super) fn space(path: &str) -> Option<Space> {
+pub(super) fn space(path: &str) -> Option<DiskSpace> {
     let answer = statvfs(path).ok()?;
     let counts_files = answer.f_files > 0;
-    Some(Space {
+    Some(DiskSpace {
         size: answer.f_blocks.saturating_mul(answer.f_frsize),
         free: answer.f_bavail.saturating_mul(answer.f_frsize),
         free_files: counts_files.then_some(answer.f_favail),
@@ -151,9 +151,9 @@ pub(super) fn space(path: &str) -> Option<Space> {
     })
 }
 
-pub(super) fn limits() -> Limits {
+pub(super) fn limits() -> ResourceLimits {
     let files = getrlimit(Resource::Nofile);
-    Limits {
+    ResourceLimits {
         open_files: files.current,
         open_files_most: files.maximum,
         locked_memory: getrlimit(Resource::Memlock).current,
@@ -235,12 +235,12 @@ mod tests {
 
     #[test]
     fn memory_ends_at_the_containers_limit() {
-        let machine = Memory {
+        let machine = HostMemory {
             total: 100,
             available: 80,
         };
         assert_eq!(within(machine, None, Some(1)), machine);
-        let expected = Memory {
+        let expected = HostMemory {
             total: 50,
             available: 20,
         };

@@ -26,10 +26,10 @@ fn directories_are_present_missing_or_something_else() {
     let home = TempDir::new().unwrap();
     write(&home, "file", "", 0o644);
     let at = |name: &str| directory(home.path().join(name).to_str().unwrap());
-    assert_eq!(at("."), Directory::Present);
-    assert_eq!(at("other"), Directory::Missing);
-    assert_eq!(at("file"), Directory::SomethingElse);
-    assert_eq!(at("file/below"), Directory::Missing);
+    assert_eq!(at("."), WorkingDirectory::Present);
+    assert_eq!(at("other"), WorkingDirectory::Missing);
+    assert_eq!(at("file"), WorkingDirectory::SomethingElse);
+    assert_eq!(at("file/below"), WorkingDirectory::Missing);
 }
 
 #[test]

@@ -124,9 +124,9 @@ def run(host: Host, *arguments: str, within: float = PATIENCE, **options) -> End
 def agent(host: Host) -> tuple[int, int]:
     """The two halves of the host's agent: the one that keeps, the one that works."""
     both = [one.pid for one in host.processes() if "horovod.runner.agent" in one.command]
-    (keeper,) = (pid for pid in both if set(children(pid)) & set(both))
-    (worker,) = (pid for pid in both if pid != keeper)
-    return keeper, worker
+    (supervisor,) = (pid for pid in both if set(children(pid)) & set(both))
+    (worker,) = (pid for pid in both if pid != supervisor)
+    return supervisor, worker
 
 
 def new_token() -> str:

@@ -118,11 +118,11 @@ def test_a_remote_rank_that_computes_is_killed(cluster: Cluster) -> None:
     assert f"the job failed: rank {rank} on hostb was killed by signal 9" in ended.errors
 
 
-@pytest.mark.parametrize("half", ["keeper", "worker"])
+@pytest.mark.parametrize("half", ["supervisor", "worker"])
 def test_the_agent_is_killed(cluster: Cluster, half: str) -> None:
     job = stubborn(cluster)
-    keeper, worker = agent(cluster["hostb"])
-    kill({"keeper": keeper, "worker": worker}[half])
+    supervisor, worker = agent(cluster["hostb"])
+    kill({"supervisor": supervisor, "worker": worker}[half])
     ended = over(job, cluster)
     assert "the job failed: host hostb with ranks 2, 3 was lost: its agent" in ended.words()
 
@@ -242,7 +242,7 @@ def test_a_signal_while_a_host_does_not_answer(cluster: Cluster) -> None:
     assert ended.code == 128 + signal.SIGINT
 
 
-@pytest.mark.parametrize("half", ["keeper", "worker", "both"])
+@pytest.mark.parametrize("half", ["supervisor", "worker", "both"])
 def test_an_agent_with_a_token_is_killed(cluster: Cluster, half: str) -> None:
     """Nobody's ssh tells how it ended, and the ranks elsewhere notice at about the same time."""
     a, b = cluster
@@ -252,8 +252,8 @@ def test_an_agent_with_a_token_is_killed(cluster: Cluster, half: str) -> None:
     options = ("-np", "2", "-H", "hosta:1,hostb:1", "--agents", str(port))
     job = Job(a, *options, "python", "-c", LOOP, port=None, env=token)
     job.wait_for("up", 2)
-    keeper, worker = sorted(one.pid for one in b.processes() if " agent " in one.command)
-    kill(*{"keeper": [keeper], "worker": [worker], "both": [keeper, worker]}[half])
+    supervisor, worker = sorted(one.pid for one in b.processes() if " agent " in one.command)
+    kill(*{"supervisor": [supervisor], "worker": [worker], "both": [supervisor, worker]}[half])
     ended = job.finish(within=SPEC)
     waiting.terminate()
     waiting.wait(SPEC)

@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser};
 use hvd_config::{Environment, name};
 use hvd_launch::{
-    FunctionMode, JobSpec, OutputOptions, ReportForm, Verbosity,
-    plan::{Host, allocate},
+    FunctionMode, JobSpec, OutputOptions, ReportFormat, Verbosity,
+    hosts::{Host, allocate},
 };
 
 use crate::{
@@ -57,14 +57,14 @@ pub(crate) fn run(
         }
     };
     let form = if args.json {
-        ReportForm::Json
+        ReportFormat::Json
     } else {
-        ReportForm::Text
+        ReportFormat::Text
     };
     match job(args, environment, interpreter) {
         Ok((job, log_level)) => {
             logging::install(log_level);
-            hvd_launch::examine(&job, form)
+            hvd_launch::check_hosts(&job, form)
         }
         Err(error) => complain(NAME, &format!("{error:#}")),
     }
@@ -87,7 +87,7 @@ fn job(
         Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
     };
     let environment: Environment = inherited.iter().filter_map(texts).collect();
-    let hosts = patients(&args.hosts)?;
+    let hosts = hosts_to_check(&args.hosts)?;
     check_advertised(&args.hosts, &hosts)?;
     let start_timeout = start_timeout(&args.hosts, &environment)?;
     let verbosity = verbosity(&args.hosts);
@@ -114,7 +114,7 @@ fn job(
 }
 
 /// The hosts as given, or this machine.
-fn patients(args: &HostArgs) -> Result<Vec<Host>> {
+fn hosts_to_check(args: &HostArgs) -> Result<Vec<Host>> {
     if args.hosts.is_none() && args.hostfile.is_none() && args.num_proc.is_none() {
         return Ok(vec![Host {
             name: "localhost".to_owned(),
@@ -130,7 +130,7 @@ mod tests {
 
     const HELP: &str = include_str!("help_doctor.txt");
 
-    fn examined(line: &str) -> Result<JobSpec> {
+    fn checked(line: &str) -> Result<JobSpec> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let (job, _) = job(parse(&words)?, Vec::new(), "/usr/bin/python3")?;
         Ok(job)
@@ -162,29 +162,29 @@ mod tests {
 
     #[test]
     fn hosts_and_command_are_those_of_the_job() {
-        let job = examined("-H a:2,b:2 -p 12345 --port-range 100-200 python -np x.py").unwrap();
+        let job = checked("-H a:2,b:2 -p 12345 --port-range 100-200 python -np x.py").unwrap();
         assert_eq!(job.placements.len(), 4);
         assert_eq!(job.command, ["python", "-np", "x.py"]);
         assert_eq!(job.remote.ssh.port, Some(12345));
         assert_eq!(job.remote.port_range, Some((100, 200)));
-        assert_eq!(examined("-np 3 -H a:2,b:2").unwrap().placements.len(), 3);
+        assert_eq!(checked("-np 3 -H a:2,b:2").unwrap().placements.len(), 3);
     }
 
     #[test]
     fn without_hosts_it_is_this_machine() {
-        let job = examined("--json").unwrap();
+        let job = checked("--json").unwrap();
         assert_eq!(job.placements.len(), 1);
         assert_eq!(job.hosts[0].name, "localhost");
         assert!(job.command.is_empty());
-        assert_eq!(examined("-np 4").unwrap().placements.len(), 4);
+        assert_eq!(checked("-np 4").unwrap().placements.len(), 4);
     }
 
     #[test]
     fn mistakes_are_told() {
-        let error = examined("-np 5 -H a:2,b:2").unwrap_err().to_string();
+        let error = checked("-np 5 -H a:2,b:2").unwrap_err().to_string();
         assert!(error.contains("4 slots"), "{error}");
-        let error = examined("-H a:1 --advertise b=192.0.2.1").unwrap_err();
+        let error = checked("-H a:1 --advertise b=192.0.2.1").unwrap_err();
         assert!(error.to_string().contains("--advertise"), "{error}");
-        assert!(examined("--dry-run").is_err());
+        assert!(checked("--dry-run").is_err());
     }
 }

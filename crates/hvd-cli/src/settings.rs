@@ -11,7 +11,7 @@ use hvd_config::{Environment, WorkerConfig, is_set_by_launcher, name};
 use hvd_launch::{
     AgentsOption, FunctionMode, HostKeys, JobSpec, OutputOptions, RemoteOptions, SshOptions, Stamp,
     Verbosity,
-    plan::{Host, allocate, parse_hostfile, parse_hosts},
+    hosts::{Host, allocate, parse_hostfile, parse_hosts},
 };
 
 use crate::{

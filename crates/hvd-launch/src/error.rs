@@ -235,10 +235,10 @@ pub enum Error {
         source: io::Error,
     },
     /// A running job did not tell how it stands.
-    #[error("the job of process {keeper} does not answer: {source}; has it just ended?")]
+    #[error("the job of process {supervisor} does not answer: {source}; has it just ended?")]
     NoAnswer {
         /// Its `horovodrun`.
-        keeper: i32,
+        supervisor: i32,
         /// What went wrong.
         source: io::Error,
     },

@@ -5,28 +5,37 @@ use std::{fmt::Write as _, time::Duration};
 
 use hvd_types::{Placement, Rank};
 
-use crate::exec::{BlamedState, Outcome};
+use crate::process::ProcessExit;
 
 /// What every line of the launcher itself begins with.
 pub(crate) const SPEAKER: &str = "horovodrun: ";
 
+/// What became of a rank that another one blames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlamedState {
+    /// It exited with code 0 before anything was sent to it.
+    ExitedWell,
+    /// It had not ended when the others were asked to end.
+    Running,
+}
+
 /// A worker's end in words.
-pub(crate) fn outcome(outcome: Outcome) -> String {
+pub(crate) fn outcome(outcome: ProcessExit) -> String {
     match outcome {
-        Outcome::Exited(code) => format!("exited with code {code}"),
-        Outcome::Killed(signal) => {
+        ProcessExit::Exited(code) => format!("exited with code {code}"),
+        ProcessExit::Killed(signal) => {
             format!("was killed by signal {signal} ({})", signal_name(signal))
         }
     }
 }
 
 /// What ranks that wait for another one are told of its end, after its number.
-pub(crate) fn how_ended(placement: &Placement, outcome_of: Outcome) -> String {
+pub(crate) fn how_ended(placement: &Placement, outcome_of: ProcessExit) -> String {
     format!("on host `{}` {}", placement.hostname, outcome(outcome_of))
 }
 
 /// Said as soon as it is clear which rank failed first, while others still run.
-pub(crate) fn ending_others(failed: &Placement, outcome_of: Outcome, others: usize) -> String {
+pub(crate) fn ending_others(failed: &Placement, outcome_of: ProcessExit, others: usize) -> String {
     let ranks = if others == 1 {
         "the other rank"
     } else {
@@ -43,7 +52,7 @@ pub(crate) fn ending_others(failed: &Placement, outcome_of: Outcome, others: usi
 /// `blamed` is a rank that the failed one blames and that did not fail by itself.
 pub(crate) fn failure_report(
     failed: &Placement,
-    outcome_of: Outcome,
+    outcome_of: ProcessExit,
     blamed: Option<(&Placement, BlamedState)>,
     tail: &[String],
 ) -> String {
@@ -52,7 +61,7 @@ pub(crate) fn failure_report(
         "{SPEAKER}the job failed: rank {rank} on {hostname} {}\n",
         outcome(outcome_of)
     );
-    if outcome_of == Outcome::Killed(libc::SIGKILL) {
+    if outcome_of == ProcessExit::Killed(libc::SIGKILL) {
         text.push_str(SPEAKER);
         text.push_str("SIGKILL often means that the machine ran out of memory\n");
     }
@@ -173,7 +182,7 @@ pub(crate) fn given_up(pids: &[i32]) -> String {
     format!("processes {pids:?} do not end even after SIGKILL; leaving them to the system")
 }
 
-/// Said by the keeper when the driver was killed.
+/// Said by the supervisor when the driver was killed.
 pub(crate) fn driver_killed(signal: i32) -> String {
     format!(
         "{SPEAKER}the launcher's own process was killed by signal {signal} ({}); \
@@ -237,7 +246,7 @@ pub(crate) fn started(rank: Rank, pid: i32) -> String {
 }
 
 /// Said when a worker has ended, with the job's age.
-pub(crate) fn ended(rank: Rank, outcome_of: Outcome, age: Duration) -> String {
+pub(crate) fn ended(rank: Rank, outcome_of: ProcessExit, age: Duration) -> String {
     format!(
         "rank {rank} {} after {:.3} s",
         outcome(outcome_of),
@@ -289,17 +298,17 @@ mod tests {
         let placement = Placement::alone();
         let tail = ["Traceback:".to_owned(), "ValueError: x".to_owned()];
         assert_eq!(
-            failure_report(&placement, Outcome::Exited(3), None, &tail),
+            failure_report(&placement, ProcessExit::Exited(3), None, &tail),
             "horovodrun: the job failed: rank 0 on localhost exited with code 3\n\
              horovodrun: last lines of rank 0's stderr:\n  | Traceback:\n  | ValueError: x\n"
         );
         assert_eq!(
-            failure_report(&placement, Outcome::Killed(libc::SIGSEGV), None, &[]),
+            failure_report(&placement, ProcessExit::Killed(libc::SIGSEGV), None, &[]),
             "horovodrun: the job failed: rank 0 on localhost was killed by signal 11 (SIGSEGV)\n\
              horovodrun: rank 0 wrote nothing to stderr\n"
         );
         assert!(
-            failure_report(&placement, Outcome::Killed(9), None, &[]).contains("out of memory")
+            failure_report(&placement, ProcessExit::Killed(9), None, &[]).contains("out of memory")
         );
     }
 
@@ -309,7 +318,7 @@ mod tests {
         let report = |state| {
             failure_report(
                 &placement,
-                Outcome::Exited(1),
+                ProcessExit::Exited(1),
                 Some((&placement, state)),
                 &[],
             )

@@ -6,7 +6,10 @@ use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
 use hvd_rendezvous::AgentToken;
 use hvd_types::Placement;
 
-use crate::{SshOptions, plan::Host};
+use crate::hosts::{
+    Host,
+    ssh::{self, SshOptions},
+};
 
 /// One job: the command, where its ranks go, and how it is to be shown.
 #[derive(Debug, Clone)]
@@ -55,6 +58,14 @@ pub struct RemoteOptions {
     pub port_range: Option<(u16, u16)>,
 }
 
+impl RemoteOptions {
+    /// Program and arguments that start an agent on a host; `interpreter` is the Python to try first.
+    pub(crate) fn agent_command(&self, target: &str, interpreter: &str) -> Vec<OsString> {
+        let rsh_agent = self.rsh_agent.as_deref();
+        ssh::command_through(rsh_agent, &self.ssh, target, interpreter)
+    }
+}
+
 /// Where agents call that were started beforehand, and how they are recognised.
 #[derive(Clone)]
 pub struct AgentsOption {
@@ -93,7 +104,7 @@ pub enum Stamp {
 
 /// For whom the report of an examination is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReportForm {
+pub enum ReportFormat {
     /// For people.
     #[default]
     Text,

@@ -15,7 +15,7 @@ const UNSAFE: &[&str] = &[
     "crates/hvd-transport/tests/interleavings/os.rs",
     "crates/hvd-collectives/src/kernel",
     "crates/hvd-engine/src/tensor.rs",
-    "crates/hvd-launch/src/exec/os.rs",
+    "crates/hvd-launch/src/process/os.rs",
     "crates/hvd-tensorflow/src/ffi",
     "crates/hvd-python/src/tensor.rs",
     "crates/hvd-python/src/fork.rs",

@@ -4,7 +4,7 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::Args;
-use hvd_launch::plan::SLOTS_LIMIT;
+use hvd_launch::hosts::SLOTS_LIMIT;
 
 /// Which hosts, and how they are reached.
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ pub(super) fn document(answer: &Answer) -> String {
     let description = &answer.description;
     let ranks = (0..description.members.len()).map(|rank| member(answer, rank));
     let fields = [
-        ("job", description.keeper.to_string()),
+        ("job", description.supervisor.to_string()),
         ("driver", description.driver.to_string()),
         ("age", seconds(description.age)),
         ("command", text(&description.command)),

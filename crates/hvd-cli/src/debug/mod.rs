@@ -112,7 +112,7 @@ fn choose<'a, T>(
             settings::USAGE,
             format!(
                 "horovodrun: several jobs are running; choose one, e.g. `horovodrun debug {}`:\n{}",
-                describe(several[0]).keeper,
+                describe(several[0]).supervisor,
                 list(several)
             ),
         )),
@@ -133,21 +133,21 @@ mod tests {
 
     use super::*;
 
-    fn job(keeper: i32, command: &str) -> Description {
+    fn job(supervisor: i32, command: &str) -> Description {
         Description {
-            keeper,
-            driver: keeper + 1,
+            supervisor,
+            driver: supervisor + 1,
             age: Duration::from_secs(75),
             command: command.to_owned(),
             members: vec![Member {
-                pid: keeper + 2,
+                pid: supervisor + 2,
                 host: "h".to_owned(),
             }],
         }
     }
 
     fn chosen(jobs: &[Description], word: Option<&str>) -> Result<i32, (i32, String)> {
-        choose(jobs, word, |job| job).map(|job| job.keeper)
+        choose(jobs, word, |job| job).map(|job| job.supervisor)
     }
 
     #[test]

@@ -25,7 +25,7 @@ const TITLES: [&str; 8] = [
 pub(super) fn jobs<'a>(jobs: impl Iterator<Item = &'a Description>) -> String {
     let mut text = format!("{:>8}  {:>8}  {:>5}  COMMAND\n", "PID", "AGE", "RANKS");
     for job in jobs {
-        let (pid, age, ranks) = (job.keeper, seconds(job.age), job.members.len());
+        let (pid, age, ranks) = (job.supervisor, seconds(job.age), job.members.len());
         let _ = writeln!(
             text,
             "{pid:>8}  {age:>8}  {ranks:>5}  {}",
@@ -88,7 +88,7 @@ fn stacks(text: &mut String, snapshot: &RankSnapshot) {
 
 fn heading(description: &Description) -> String {
     let Description {
-        keeper,
+        supervisor,
         age,
         command,
         members,
@@ -97,7 +97,7 @@ fn heading(description: &Description) -> String {
     let ranks = members.len();
     let noun = if ranks == 1 { "rank" } else { "ranks" };
     let (age, command) = (seconds(*age), one_line(command));
-    format!("job {keeper}: {ranks} {noun}, running for {age}: {command}\n\n")
+    format!("job {supervisor}: {ranks} {noun}, running for {age}: {command}\n\n")
 }
 
 /// What the table leaves open.

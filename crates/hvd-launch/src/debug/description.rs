@@ -12,7 +12,7 @@ use std::{fmt::Write as _, time::Duration};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     /// The process the user started.
-    pub keeper: i32,
+    pub supervisor: i32,
     /// The process that does the launcher's work.
     pub driver: i32,
     /// For how long it runs.
@@ -35,13 +35,17 @@ pub struct Member {
 impl Description {
     pub(super) fn to_text(&self) -> String {
         let Self {
-            keeper,
+            supervisor,
             driver,
             age,
             command,
             members,
         } = self;
-        let mut text = format!("{keeper} {driver} {} {}\n", age.as_millis(), members.len());
+        let mut text = format!(
+            "{supervisor} {driver} {} {}\n",
+            age.as_millis(),
+            members.len()
+        );
         for Member { pid, host } in members {
             let _ = writeln!(text, "{pid} {host}");
         }
@@ -52,7 +56,7 @@ impl Description {
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let (head, mut rest) = text.split_once('\n')?;
         let mut numbers = head.split(' ');
-        let keeper = numbers.next()?.parse().ok()?;
+        let supervisor = numbers.next()?.parse().ok()?;
         let driver = numbers.next()?.parse().ok()?;
         let age = Duration::from_millis(numbers.next()?.parse().ok()?);
         let count: usize = numbers.next()?.parse().ok()?;
@@ -67,7 +71,7 @@ impl Description {
             rest = after;
         }
         Some(Self {
-            keeper,
+            supervisor,
             driver,
             age,
             command: rest.to_owned(),
@@ -81,7 +85,7 @@ impl Description {
         match word.parse::<i32>() {
             Ok(pid) => {
                 let ranks = self.members.iter().map(|member| member.pid);
-                [self.keeper, self.driver]
+                [self.supervisor, self.driver]
                     .into_iter()
                     .chain(ranks)
                     .any(|it| it == pid)
@@ -103,7 +107,7 @@ mod tests {
             host: "localhost".to_owned(),
         };
         Description {
-            keeper: 10,
+            supervisor: 10,
             driver: 11,
             age: Duration::from_millis(1500),
             command: "python train.py\n--epochs 3".to_owned(),

@@ -1,20 +1,20 @@
 //! Asking a running job how it stands: `horovodrun debug`.
 //!
 //! The driver of every job listens at a socket in a directory that only its user can enter
-//! (`place.rs`, `post.rs`). Whoever asks there (`caller.rs`) gets a description of the job
+//! (`socket_dir.rs`, `responder.rs`). Whoever asks there (`client.rs`) gets a description of the job
 //! (`description.rs`) and what the ranks say, which the driver has from rank 0 through the store.
 //! What the driver itself knows of the ranks is in `roster.rs`.
 
-mod caller;
+mod client;
 mod description;
-mod place;
-mod post;
+mod responder;
 mod roster;
+mod socket_dir;
 
-pub use caller::{Answer, Caller, find_jobs, unusable_places};
+pub use client::{Answer, Caller, find_jobs, unusable_places};
 pub use description::{Description, Member};
 pub use hvd_wire::snapshot;
-pub(crate) use post::{Post, remove_post};
+pub(crate) use responder::{Post, remove_post};
 pub(crate) use roster::Roster;
 pub use roster::Standing;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hvd_types::{Placement, Rank};
 
-use super::Member;
+use super::description::Member;
 
 /// How a rank stands as far as the driver can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

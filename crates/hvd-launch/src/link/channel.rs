@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{Outgoing, frame::Frame};
+use super::{LinkSender, frame::Frame};
 
 /// Bytes of one direction of a channel that may be on their way.
 const WINDOW: usize = 256 << 10;
@@ -32,7 +32,7 @@ pub(crate) struct Gone;
 #[derive(Debug)]
 pub(crate) struct ChannelSender {
     channel: u32,
-    outgoing: Outgoing,
+    outgoing: LinkSender,
     window: Arc<Semaphore>,
 }
 
@@ -64,7 +64,7 @@ impl Drop for ChannelSender {
 #[derive(Debug)]
 pub(crate) struct ChannelReceiver {
     channel: u32,
-    outgoing: Outgoing,
+    outgoing: LinkSender,
     bytes: mpsc::UnboundedReceiver<Vec<u8>>,
     /// Bytes handed out and not yet given as credit.
     used: usize,
@@ -104,7 +104,7 @@ impl Ports {
     }
 
     /// A new channel; a number that is in use already is taken over.
-    pub(super) fn open(&self, channel: u32, outgoing: &Outgoing) -> Channel {
+    pub(super) fn open(&self, channel: u32, outgoing: &LinkSender) -> Channel {
         let window = Arc::new(Semaphore::new(WINDOW));
         let (bytes, receiver) = mpsc::unbounded_channel();
         let port = Port {

@@ -5,7 +5,7 @@
 //!   every [`PULSE`] at least.
 //! - `LINK-2` reading never waits for whoever uses what was read, so a console that is paused is
 //!   not taken for a dead network.
-//! - `LINK-3` the last news of every link is [`News::Lost`].
+//! - `LINK-3` the last event of every link is [`LinkEvent::Lost`].
 //!
 //! Knows no host and no process; any pair of byte streams will do: a TCP connection, or the standard
 //! input and output of an `ssh`.
@@ -27,7 +27,7 @@ use tokio::{
 use channel::Ports;
 pub(crate) use channel::{Channel, ChannelReceiver, ChannelSender};
 use frame::Frame;
-pub(crate) use sealed::{SealedReader, SealedWriter};
+pub(crate) use sealed::{SealedStream, split};
 
 /// How often an end gives a sign of life.
 const PULSE: Duration = Duration::from_secs(1);
@@ -38,11 +38,11 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(5500);
 
 /// What is heard on a link: `M` are messages, `P` is what channels are opened for.
 #[derive(Debug)]
-pub(crate) enum News<M, P> {
+pub(crate) enum LinkEvent<M, P> {
     /// The other end says something.
-    Said(M),
+    Message(M),
     /// The other end has opened a channel.
-    Opened(P, Channel),
+    ChannelOpened(P, Channel),
     /// The connection is over, and why.
     Lost(Loss),
 }
@@ -60,25 +60,25 @@ pub(crate) enum Loss {
 
 /// The sending side; may be cloned. Never waits.
 #[derive(Debug, Clone)]
-pub(crate) struct Outgoing(mpsc::UnboundedSender<Option<Frame>>);
+pub(crate) struct LinkSender(mpsc::UnboundedSender<Option<Frame>>);
 
-impl Outgoing {
+impl LinkSender {
     fn send(&self, frame: Frame) {
         // A link that is gone says so to whoever listens.
         let _ = self.0.send(Some(frame));
     }
 
     /// Says something to the other end.
-    pub(crate) fn say(&self, message: &impl Serialize) {
+    pub(crate) fn send_message(&self, message: &impl Serialize) {
         self.send(Frame::Message(to_json(message)));
     }
 }
 
 /// One end of a link.
 #[derive(Debug)]
-pub(crate) struct Link<M, P> {
-    outgoing: Outgoing,
-    incoming: mpsc::UnboundedReceiver<News<M, P>>,
+pub(crate) struct AgentLink<M, P> {
+    outgoing: LinkSender,
+    incoming: mpsc::UnboundedReceiver<LinkEvent<M, P>>,
     ports: Ports,
     next_channel: u32,
     writer: JoinHandle<()>,
@@ -86,7 +86,7 @@ pub(crate) struct Link<M, P> {
     _purpose: PhantomData<P>,
 }
 
-impl<M, P> Link<M, P>
+impl<M, P> AgentLink<M, P>
 where
     M: DeserializeOwned + Send + 'static,
     P: DeserializeOwned + Send + 'static,
@@ -97,13 +97,13 @@ where
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
         let (sender, queue) = mpsc::unbounded_channel();
-        let outgoing = Outgoing(sender);
-        let (news, incoming) = mpsc::unbounded_channel();
+        let outgoing = LinkSender(sender);
+        let (events, incoming) = mpsc::unbounded_channel();
         let ports = Ports::default();
-        let ear = Ear {
+        let reader_task = LinkReader {
             ports: ports.clone(),
             outgoing: outgoing.clone(),
-            news,
+            events,
         };
         Self {
             outgoing,
@@ -111,13 +111,13 @@ where
             ports,
             next_channel: 0,
             writer: tokio::spawn(write(queue, writer)),
-            reader: tokio::spawn(ear.listen(BufReader::new(reader))),
+            reader: tokio::spawn(reader_task.run(BufReader::new(reader))),
             _purpose: PhantomData,
         }
     }
 
     /// The sending side.
-    pub(crate) fn outgoing(&self) -> &Outgoing {
+    pub(crate) fn outgoing(&self) -> &LinkSender {
         &self.outgoing
     }
 
@@ -133,10 +133,10 @@ where
         opened
     }
 
-    /// Waits for the next news.
-    pub(crate) async fn hear(&mut self) -> News<M, P> {
-        let news = self.incoming.recv().await;
-        news.unwrap_or(News::Lost(Loss::Closed))
+    /// Waits for the next event.
+    pub(crate) async fn next_event(&mut self) -> LinkEvent<M, P> {
+        let event = self.incoming.recv().await;
+        event.unwrap_or(LinkEvent::Lost(Loss::Closed))
     }
 
     /// Sends what is still to be sent, as far as `patience` allows, and hangs up.
@@ -176,14 +176,14 @@ async fn write(
 }
 
 /// The reading side.
-struct Ear<M, P> {
+struct LinkReader<M, P> {
     ports: Ports,
-    outgoing: Outgoing,
-    news: mpsc::UnboundedSender<News<M, P>>,
+    outgoing: LinkSender,
+    events: mpsc::UnboundedSender<LinkEvent<M, P>>,
 }
 
-impl<M: DeserializeOwned, P: DeserializeOwned> Ear<M, P> {
-    async fn listen(self, mut stream: impl AsyncRead + Unpin) {
+impl<M: DeserializeOwned, P: DeserializeOwned> LinkReader<M, P> {
+    async fn run(self, mut stream: impl AsyncRead + Unpin) {
         let loss = loop {
             match timeout(SILENCE, Frame::read(&mut stream)).await {
                 Ok(Ok(Some(frame))) => {
@@ -197,15 +197,15 @@ impl<M: DeserializeOwned, P: DeserializeOwned> Ear<M, P> {
             }
         };
         self.ports.clear();
-        let _ = self.news.send(News::Lost(loss));
+        let _ = self.events.send(LinkEvent::Lost(loss));
     }
 
     fn take(&self, frame: Frame) -> Result<(), serde_json::Error> {
-        let news = match frame {
-            Frame::Message(bytes) => News::Said(serde_json::from_slice(&bytes)?),
+        let event = match frame {
+            Frame::Message(bytes) => LinkEvent::Message(serde_json::from_slice(&bytes)?),
             Frame::Open { channel, purpose } => {
                 let purpose = serde_json::from_slice(&purpose)?;
-                News::Opened(purpose, self.ports.open(channel, &self.outgoing))
+                LinkEvent::ChannelOpened(purpose, self.ports.open(channel, &self.outgoing))
             }
             Frame::Data { channel, bytes } => {
                 self.ports.deliver(channel, bytes);
@@ -221,7 +221,7 @@ impl<M: DeserializeOwned, P: DeserializeOwned> Ear<M, P> {
             }
             Frame::Alive => return Ok(()),
         };
-        let _ = self.news.send(news);
+        let _ = self.events.send(event);
         Ok(())
     }
 }

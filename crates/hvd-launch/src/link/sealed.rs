@@ -3,15 +3,46 @@
 
 use std::{
     io,
+    net::TcpStream as StdTcpStream,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
-use hvd_rendezvous::session::{Opener, Sealer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use hvd_rendezvous::{
+    Session,
+    session::{Opener, Sealer},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
 
 /// Read at once.
 const READ_SIZE: usize = 16 << 10;
+
+/// A connection between driver and agent, and what protects it.
+#[derive(Debug)]
+pub(crate) struct SealedStream {
+    pub(crate) stream: StdTcpStream,
+    pub(crate) session: Session,
+}
+
+/// Puts a connection into the runtime's hands.
+pub(crate) fn split(
+    sealed: SealedStream,
+) -> io::Result<(SealedReader<OwnedReadHalf>, SealedWriter<OwnedWriteHalf>)> {
+    let SealedStream { stream, session } = sealed;
+    let _ = stream.set_nodelay(true);
+    stream.set_nonblocking(true)?;
+    let (reader, writer) = TcpStream::from_std(stream)?.into_split();
+    Ok((
+        SealedReader::new(reader, session.opener),
+        SealedWriter::new(writer, session.sealer),
+    ))
+}
 
 /// The receiving half.
 #[derive(Debug)]

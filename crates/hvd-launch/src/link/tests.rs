@@ -4,21 +4,21 @@ use tokio::{io::duplex, time};
 
 use super::*;
 
-type TestLink = Link<String, String>;
+type TestLink = AgentLink<String, String>;
 
 fn pair() -> (TestLink, TestLink) {
     let (one, other) = duplex(1 << 16);
     let ((one_in, one_out), (other_in, other_out)) =
         (tokio::io::split(one), tokio::io::split(other));
     (
-        Link::start(one_in, one_out),
-        Link::start(other_in, other_out),
+        AgentLink::start(one_in, one_out),
+        AgentLink::start(other_in, other_out),
     )
 }
 
 async fn opened(link: &mut TestLink) -> (String, Channel) {
-    match link.hear().await {
-        News::Opened(purpose, channel) => (purpose, channel),
+    match link.next_event().await {
+        LinkEvent::ChannelOpened(purpose, channel) => (purpose, channel),
         other => panic!("{other:?} instead of a channel"),
     }
 }
@@ -41,8 +41,8 @@ async fn messages_and_channels_do_not_hinder_each_other() {
             far.sender.send(b"answer").await.unwrap();
         } => {}
     }
-    agent.outgoing().say(&"hello");
-    assert!(matches!(driver.hear().await, News::Said(text) if text == "hello"));
+    agent.outgoing().send_message(&"hello");
+    assert!(matches!(driver.next_event().await, LinkEvent::Message(text) if text == "hello"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,14 +70,17 @@ async fn a_channel_carries_more_than_its_window_and_then_its_end() {
 async fn an_idle_link_stays_and_a_silent_one_is_given_up() {
     let (mut agent, driver) = pair();
     assert!(
-        timeout(10 * SILENCE, agent.hear()).await.is_err(),
+        timeout(10 * SILENCE, agent.next_event()).await.is_err(),
         "signs of life keep it"
     );
     driver.writer.abort();
     // Nothing is closed, as when a cable is cut.
     let began = time::Instant::now();
     let channel = agent.open(&"output");
-    assert!(matches!(agent.hear().await, News::Lost(Loss::Silent)));
+    assert!(matches!(
+        agent.next_event().await,
+        LinkEvent::Lost(Loss::Silent)
+    ));
     assert!(began.elapsed() <= SILENCE + PULSE);
     assert!(
         channel
@@ -95,13 +98,18 @@ const WINDOW_AND_MORE: usize = 300 << 10;
 async fn what_was_said_before_the_end_is_still_heard() {
     let (agent, mut driver) = pair();
     for number in 0..100 {
-        agent.outgoing().say(&number.to_string());
+        agent.outgoing().send_message(&number.to_string());
     }
     agent.finish(Duration::from_secs(5)).await;
     for number in 0..100 {
-        assert!(matches!(driver.hear().await, News::Said(text) if text == number.to_string()));
+        assert!(
+            matches!(driver.next_event().await, LinkEvent::Message(text) if text == number.to_string())
+        );
     }
-    assert!(matches!(driver.hear().await, News::Lost(Loss::Closed)));
+    assert!(matches!(
+        driver.next_event().await,
+        LinkEvent::Lost(Loss::Closed)
+    ));
 }
 
 #[tokio::test]
@@ -114,5 +122,8 @@ async fn nonsense_ends_the_link() {
         .write_all(&Frame::Message(b"{".to_vec()).encode())
         .await
         .unwrap();
-    assert!(matches!(link.hear().await, News::Lost(Loss::Broken(_))));
+    assert!(matches!(
+        link.next_event().await,
+        LinkEvent::Lost(Loss::Broken(_))
+    ));
 }

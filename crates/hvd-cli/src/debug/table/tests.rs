@@ -15,7 +15,7 @@ pub(crate) fn answer() -> Answer {
     };
     Answer {
         description: Description {
-            keeper: 10,
+            supervisor: 10,
             driver: 11,
             age: Duration::from_millis(12_300),
             command: "python train.py".to_owned(),

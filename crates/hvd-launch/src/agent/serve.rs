@@ -1,0 +1,377 @@
+//! The agent of a host: starts the ranks it is told to start, passes their output and their ends
+//! on, and leaves no process behind when the driver, the network or the job is gone.
+//!
+//! - `AGENT-1` it starts nothing before the driver says so, and says nothing but its greeting
+//!   before it knows the job.
+//! - `AGENT-2` if the link is lost, or the `ssh` that carried it, its ranks are asked to end and
+//!   killed [`LAST_CHANCE`] later.
+//! - `AGENT-3` it ends when no process of the job is left on its host.
+
+use std::{collections::HashSet, ffi::OsString, io, net::SocketAddr, time::Duration};
+
+use hvd_rendezvous::JobKey;
+use hvd_types::Rank;
+use rustix::process::{Pid, Signal, getppid};
+use tokio::{
+    io::AsyncReadExt,
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    stdio::StdinStream,
+    store_port::{self, StoreConnection, StorePort},
+};
+use crate::{
+    error::{Error, Result},
+    hosts::{facts::Question, measure, probe::ProbePort},
+    link::{AgentLink, ChannelSender, LinkEvent},
+    messages,
+    output::PipeReader,
+    process::{
+        Interrupts, KeyFile, LocalRanks, RankEnd, RankOutput, RankTask, ReapedBy, Reaper,
+        StoreLocation, WorkerHost, has_children, passed_on, store_variables,
+    },
+    protocol::{AgentNotice, AgentOrder, Assignment, Opening, Urgency},
+};
+
+/// How long ranks may take to end once nobody is there any more to see it.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+/// How long the last words of an agent may take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+pub(super) type LinkToDriver = AgentLink<AgentOrder, ()>;
+
+/// What an agent needs the job's key for.
+pub(super) struct Secrets {
+    pub(super) key: JobKey,
+    pub(super) key_file: KeyFile,
+    /// Closed before ranks start, which may want its number.
+    pub(super) probe_port: Option<ProbePort>,
+}
+
+pub(super) struct Agent {
+    assignment: Assignment,
+    link: LinkToDriver,
+    /// Where the ranks of this host find the store, once there are any.
+    store: Option<StorePort>,
+    secrets: Secrets,
+    reaper: Reaper,
+    /// Our parent, as long as it lives.
+    supervisor: Option<Pid>,
+    local_ranks: LocalRanks,
+    ends: (
+        mpsc::UnboundedSender<RankEnd>,
+        mpsc::UnboundedReceiver<RankEnd>,
+    ),
+    all_gone: watch::Sender<bool>,
+    outputs: JoinSet<()>,
+    phase: AgentPhase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AgentPhase {
+    /// Nothing was started yet.
+    Waiting,
+    /// The ranks run, or are ending on the driver's orders.
+    Running,
+    /// The driver is gone; at this time whoever is left is killed.
+    Deserted(Instant),
+    /// The driver is gone and the last SIGKILL was sent; at this time the rest is left to the system.
+    Killed(Instant),
+}
+
+impl Agent {
+    pub(super) fn new(
+        assignment: Assignment,
+        link: LinkToDriver,
+        secrets: Secrets,
+    ) -> Result<Self> {
+        Ok(Self {
+            assignment,
+            link,
+            store: None,
+            secrets,
+            reaper: Reaper::start()?,
+            supervisor: getppid(),
+            local_ranks: LocalRanks::default(),
+            ends: mpsc::unbounded_channel(),
+            all_gone: watch::Sender::new(false),
+            outputs: JoinSet::new(),
+            phase: AgentPhase::Waiting,
+        })
+    }
+
+    pub(super) async fn run(
+        mut self,
+        interrupts: &mut Interrupts,
+        leash: Option<StdinStream>,
+    ) -> Result<i32> {
+        let mut rounds = self.reaper.rounds();
+        let leash = end_of(leash);
+        tokio::pin!(leash);
+        let mut leashed = true;
+        while !self.is_over() {
+            let deadline = self.deadline();
+            tokio::select! {
+                event = self.link.next_event(), if !self.is_deserted() => match event {
+                    LinkEvent::Message(order) => self.obey(order),
+                    LinkEvent::ChannelOpened((), _) => {}
+                    LinkEvent::Lost(_) => self.desert(),
+                },
+                // Ranks that we end ourselves have done nothing wrong.
+                Some(end) = self.ends.1.recv() => if !self.is_deserted() {
+                    self.report(end);
+                },
+                Some(arrival) = guest(self.store.as_mut()) => {
+                    let channel = self.link.open(&Opening::Store);
+                    tokio::spawn(store_port::enter(arrival, channel));
+                }
+                _ = rounds.changed() => {}
+                () = &mut leash, if leashed => {
+                    leashed = false;
+                    self.desert();
+                }
+                signal = interrupts.next() => self.leave(signal),
+                () = until(deadline) => self.lose_patience(),
+            }
+        }
+        self.take_leave().await;
+        Ok(0)
+    }
+
+    fn is_deserted(&self) -> bool {
+        matches!(self.phase, AgentPhase::Deserted(_) | AgentPhase::Killed(_))
+    }
+
+    fn is_over(&self) -> bool {
+        let given_up = matches!(self.phase, AgentPhase::Killed(end) if Instant::now() >= end);
+        given_up || self.phase != AgentPhase::Waiting && !has_children() && self.ends.1.is_empty()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            AgentPhase::Deserted(end) | AgentPhase::Killed(end) => Some(end),
+            AgentPhase::Waiting | AgentPhase::Running => None,
+        }
+    }
+
+    fn obey(&mut self, order: AgentOrder) {
+        let outgoing = self.link.outgoing().clone();
+        match order {
+            AgentOrder::Look => {
+                let (question, reaped_by) = (question(&self.assignment), self.reaped_by());
+                return measure::look(question, reaped_by, move |extra| {
+                    let extra = Box::new(extra);
+                    outgoing.send_message(&AgentNotice::Looked { extra });
+                });
+            }
+            AgentOrder::Probe(targets) => {
+                let tell = move |target, result| {
+                    outgoing.send_message(&AgentNotice::Probed { target, result })
+                };
+                return measure::probe_all(targets, &self.secrets.key, tell);
+            }
+            AgentOrder::Load(target) => {
+                return measure::load(target, &self.secrets.key, move |result| {
+                    outgoing.send_message(&AgentNotice::Loaded { target, result });
+                });
+            }
+            AgentOrder::Start { variables } => self.start(&variables),
+            AgentOrder::End(Urgency::Ask) => self.signal(Signal::TERM),
+            AgentOrder::End(Urgency::Kill) => self.signal(Signal::KILL),
+        }
+        // An order to end can come before anything was started.
+        if self.phase == AgentPhase::Waiting {
+            self.phase = AgentPhase::Running;
+        }
+    }
+
+    fn reaped_by(&self) -> ReapedBy {
+        ReapedBy::Reaper(self.reaper.clone())
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.local_ranks.signal_everything(signal, &HashSet::new());
+    }
+
+    fn start(&mut self, variables: &[(String, String)]) {
+        self.secrets.probe_port = None;
+        let notice = match self.try_start(variables) {
+            Ok(()) => AgentNotice::Started {
+                pids: self
+                    .local_ranks
+                    .pids()
+                    .map(|(rank, pid)| (rank.number(), pid))
+                    .collect(),
+            },
+            Err(error) => {
+                self.signal(Signal::KILL);
+                AgentNotice::Failed {
+                    code: error.exit_code(),
+                    problem: error.to_string(),
+                }
+            }
+        };
+        self.link.outgoing().send_message(&notice);
+    }
+
+    fn try_start(&mut self, variables: &[(String, String)]) -> Result<()> {
+        let address = self
+            .open_store()
+            .map_err(Error::system("open a port for the ranks of this host"))?;
+        let store_location = store_variables(StoreLocation {
+            address,
+            key_file: self.secrets.key_file.path(),
+        });
+        let tasks: Vec<RankTask> = self.tasks(variables, &store_location);
+        let Assignment {
+            command, directory, ..
+        } = &self.assignment;
+        if !directory.is_dir() {
+            return Err(Error::NoDirectory {
+                path: directory.clone(),
+            });
+        }
+        let (local_ranks, outputs) =
+            LocalRanks::start(command, Some(directory), &tasks, &self.reaper, &self.ends.0)?;
+        self.local_ranks = local_ranks;
+        for RankOutput { rank, stream, pipe } in outputs {
+            let pipe = PipeReader::new(pipe, self.all_gone.subscribe())?;
+            let rank = rank.number();
+            let channel = self.link.open(&Opening::Output { rank, stream });
+            self.outputs.spawn(pump(pipe, channel.sender));
+        }
+        Ok(())
+    }
+
+    /// Opened as late as this: before, there is nobody who would come for good.
+    fn open_store(&mut self) -> io::Result<SocketAddr> {
+        let (store, address) = StorePort::open(&self.secrets.key)?;
+        self.store = Some(store);
+        Ok(address)
+    }
+
+    /// Later variables win: this host's own, the driver's, the job's, the rank's.
+    fn tasks(
+        &self,
+        variables: &[(String, String)],
+        store_location: &[(&'static str, OsString)],
+    ) -> Vec<RankTask> {
+        let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let own: Vec<_> = passed_on(&own, WorkerHost::SameHost).collect();
+        let task = |rank: &crate::protocol::RankAssignment| {
+            let told = variables.iter().chain(&rank.variables);
+            let told = told.map(|(name, value)| (name.into(), value.into()));
+            let met = store_location
+                .iter()
+                .map(|(name, value)| ((*name).into(), value.clone()));
+            RankTask {
+                rank: Rank::new(rank.rank),
+                environment: own
+                    .iter()
+                    .chain(&self.assignment.environment)
+                    .cloned()
+                    .chain(told)
+                    .chain(met)
+                    .collect(),
+            }
+        };
+        self.assignment.ranks.iter().map(task).collect()
+    }
+
+    fn report(&self, end: RankEnd) {
+        self.link.outgoing().send_message(&AgentNotice::Ended {
+            rank: end.rank.number(),
+            outcome: end.outcome,
+        });
+    }
+
+    /// Somebody wants us to end: a person, or the kernel because our supervisor was killed.
+    fn leave(&mut self, signal: i32) {
+        let why = if getppid() == self.supervisor {
+            messages::agent_ended(signal)
+        } else {
+            messages::agent_unkept()
+        };
+        self.link
+            .outgoing()
+            .send_message(&AgentNotice::Leaving { why });
+        self.desert();
+    }
+
+    /// Nobody is there any more who could want the ranks.
+    fn desert(&mut self) {
+        if !self.is_deserted() {
+            self.signal(Signal::TERM);
+            self.phase = AgentPhase::Deserted(Instant::now() + LAST_CHANCE);
+        }
+    }
+
+    fn lose_patience(&mut self) {
+        self.signal(Signal::KILL);
+        self.phase = AgentPhase::Killed(Instant::now() + LAST_CHANCE);
+    }
+
+    async fn take_leave(mut self) {
+        self.all_gone.send_replace(true);
+        if self.is_deserted() {
+            return;
+        }
+        let outputs = async { while self.outputs.join_next().await.is_some() {} };
+        let lost = async { while !matches!(self.link.next_event().await, LinkEvent::Lost(_)) {} };
+        tokio::select! {
+            () = outputs => {}
+            () = lost => {}
+        }
+        self.link.outgoing().send_message(&AgentNotice::Gone);
+        self.link.finish(LAST_WORDS).await;
+    }
+}
+
+pub(super) fn question(assignment: &Assignment) -> Question {
+    let own = std::env::vars_os();
+    let all = own.chain(assignment.environment.iter().cloned());
+    Question {
+        directory: assignment.directory.to_string_lossy().into_owned(),
+        command: assignment.command.clone(),
+        environment: all
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect(),
+    }
+}
+
+/// Passes one stream on; if the driver is gone, reads on so that nobody is held up.
+async fn pump(mut pipe: PipeReader, channel: ChannelSender) {
+    while let Some(bytes) = pipe.next().await {
+        let _ = channel.send(bytes).await;
+    }
+}
+
+async fn end_of(leash: Option<StdinStream>) {
+    let Some(mut input) = leash else {
+        return std::future::pending().await;
+    };
+    let mut nothing = [0; 64];
+    while input
+        .read(&mut nothing)
+        .await
+        .is_ok_and(|length| length > 0)
+    {}
+}
+
+async fn guest(store: Option<&mut StorePort>) -> Option<StoreConnection> {
+    match store {
+        Some(store) => store.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

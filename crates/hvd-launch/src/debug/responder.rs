@@ -1,0 +1,231 @@
+//! The driver's side: listens at the job's socket and answers whoever may ask. A job that cannot
+//! listen runs without.
+//!
+//! ```text
+//! caller   'd' or 'a'
+//! driver   frame: description | after 'a': frame: a letter per rank | frame: reports
+//! ```
+//!
+//! * POST-1 only the same user and root are answered.
+//! * POST-2 the socket is removed when the job ends: by the driver, or by the supervisor if the driver was
+//!   killed. What is left if both were is removed by whoever looks for jobs.
+//! * POST-3 at most 256 callers are heard at once, each has five seconds to ask, and a process that has
+//!   no more files goes on listening.
+
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use hvd_rendezvous::{MemoryStore, accept::is_shortage, frame, status_query};
+use hvd_types::Rank;
+use rustix::process::{getpid, getppid, getuid};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+    task::{AbortHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
+
+use super::{
+    ASK, DESCRIBE,
+    description::Description,
+    roster::{Roster, Standing},
+    socket_dir,
+};
+use crate::spec::JobSpec;
+
+/// How long rank 0 has for its answer; it gives the other ranks two seconds.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a caller may take to say what it wants.
+const QUESTION_LIMIT: Duration = Duration::from_secs(5);
+
+/// How many may ask at once.
+const CALLERS: usize = 256;
+
+/// How long to wait when the process has no more files, before the next try.
+const SHORTAGE: Duration = Duration::from_millis(100);
+
+/// How long a whole conversation may take.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
+
+/// A job that can be asked, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Post {
+    path: PathBuf,
+    task: AbortHandle,
+}
+
+/// What is needed for answers.
+#[derive(Debug)]
+struct Clerk {
+    supervisor: i32,
+    command: String,
+    began: Instant,
+    roster: Roster,
+    store: MemoryStore,
+    last_question: AtomicU64,
+}
+
+impl Post {
+    /// Listens from now on. Must be called by the driver, whose parent is the supervisor.
+    pub(crate) fn open(spec: &JobSpec, roster: Roster, store: MemoryStore) -> Option<Self> {
+        let supervisor = getppid()?.as_raw_pid();
+        let places = socket_dir::directories(&spec.inherited);
+        let (listener, path) = open_first(&places, supervisor)?;
+        let clerk = Arc::new(Clerk {
+            supervisor,
+            command: spec.command.join(" "),
+            began: Instant::now(),
+            roster,
+            store,
+            last_question: AtomicU64::new(0),
+        });
+        let task = tokio::spawn(serve(listener, clerk)).abort_handle();
+        Some(Self { path, task })
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Listens in the first directory in which that works; warns if there is none.
+fn open_first(places: &[PathBuf], supervisor: i32) -> Option<(UnixListener, PathBuf)> {
+    let mut problems = Vec::new();
+    for directory in places {
+        let path = socket_dir::socket(directory, supervisor);
+        match socket_dir::prepare(directory).and_then(|()| listen(&path)) {
+            Ok(listener) => return Some((listener, path)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                problems.push(error.to_string());
+            }
+            Err(error) => problems.push(format!("`{}`: {error}", path.display())),
+        }
+    }
+    let problems = problems.join("; ");
+    tracing::warn!("`horovodrun debug` will not find this job: {problems}");
+    None
+}
+
+/// Removes the socket of the job that `supervisor` kept.
+pub(crate) fn remove_post(spec: &JobSpec, supervisor: i32) {
+    for directory in socket_dir::directories(&spec.inherited) {
+        if socket_dir::check(&directory).is_ok() {
+            let _ = fs::remove_file(socket_dir::socket(&directory, supervisor));
+        }
+    }
+}
+
+fn listen(path: &PathBuf) -> io::Result<UnixListener> {
+    // Left by a killed launcher whose number is ours now.
+    let _ = fs::remove_file(path);
+    UnixListener::bind(path)
+}
+
+async fn serve(listener: UnixListener, clerk: Arc<Clerk>) {
+    let callers = Arc::new(Semaphore::new(CALLERS));
+    loop {
+        // The one who would be too many waits in the kernel.
+        let Ok(place) = Arc::clone(&callers).acquire_owned().await else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // POST-3
+            Err(error) if is_shortage(&error) => {
+                tracing::warn!(%error, "`horovodrun debug` has to wait");
+                sleep(SHORTAGE).await;
+                continue;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a caller has gone again");
+                continue;
+            }
+        };
+        let clerk = Arc::clone(&clerk);
+        tokio::spawn(async move {
+            let _place = place;
+            match timeout(CALL_LIMIT, clerk.answer(stream)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a question was not answered"),
+                Err(_) => tracing::debug!("a question was not answered in time"),
+            }
+        });
+    }
+}
+
+impl Clerk {
+    async fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
+        let asker = stream.peer_cred()?.uid();
+        if asker != getuid().as_raw() && asker != 0 {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let mut reply = Vec::new();
+        let question = timeout(QUESTION_LIMIT, stream.read_u8()).await??;
+        put(&mut reply, self.description().to_text().as_bytes())?;
+        match question {
+            DESCRIBE => {}
+            ASK => {
+                let standings = self.standings();
+                let letters: String = standings.iter().map(|it| it.letter()).collect();
+                put(&mut reply, letters.as_bytes())?;
+                put(&mut reply, &self.reports(&standings).await)?;
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        stream.write_all(&reply).await
+    }
+
+    fn description(&self) -> Description {
+        Description {
+            supervisor: self.supervisor,
+            driver: getpid().as_raw_pid(),
+            age: self.began.elapsed(),
+            command: self.command.clone(),
+            members: self.roster.members(),
+        }
+    }
+
+    fn standings(&self) -> Vec<Standing> {
+        let ends = self.roster.ends().into_iter().enumerate();
+        ends.map(|(index, ended)| {
+            if ended {
+                Standing::Ended
+            } else if status_query::has_arrived(&mut self.store.clone(), Rank::from_index(index)) {
+                Standing::Present
+            } else {
+                Standing::Absent
+            }
+        })
+        .collect()
+    }
+
+    /// What the ranks say; nothing if rank 0 cannot or does not answer.
+    async fn reports(&self, standings: &[Standing]) -> Vec<u8> {
+        let complete = !standings.contains(&Standing::Absent);
+        if !complete || standings.first() != Some(&Standing::Present) {
+            return Vec::new();
+        }
+        let number = self.last_question.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut store = self.store.clone();
+        // The wait ends with the store, and that with the job.
+        let answer =
+            spawn_blocking(move || status_query::ask(&mut store, number, ANSWER_LIMIT)).await;
+        answer.ok().and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+fn put(reply: &mut Vec<u8>, message: &[u8]) -> io::Result<()> {
+    frame::write(reply, message).map_err(io::Error::other)
+}

@@ -1,0 +1,11 @@
+//! What the driver and the agent of a host send each other over their link: messages
+//! (`message.rs`) and connections of ranks to the key-value store (`tunnel.rs`).
+
+mod message;
+mod tunnel;
+
+pub(crate) use message::{
+    AgentNotice, AgentOrder, Assignment, BACK, GREETING, HERE, Introduction, Opening,
+    RankAssignment, Secret, TAKEN, Urgency,
+};
+pub(crate) use tunnel::carry;

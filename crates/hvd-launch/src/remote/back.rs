@@ -12,8 +12,8 @@ use std::{
 };
 
 use hvd_rendezvous::{
-    Error as HandshakeError, JobKey, Purpose, Session,
-    accept::{Acceptor, Guest},
+    Error as HandshakeError, JobKey, Purpose, SecureSession,
+    accept::{AcceptedConnection, Acceptor},
     deadline::{self, Timed},
     handshake,
 };
@@ -40,7 +40,7 @@ type Waiting = Arc<Mutex<HashMap<u32, (KnownAs, oneshot::Sender<SecureStream>)>>
 #[derive(Debug)]
 pub(super) struct SecureStream {
     pub(super) stream: TcpStream,
-    pub(super) session: Session,
+    pub(super) session: SecureSession,
 }
 
 /// Where agents arrive.
@@ -57,7 +57,7 @@ impl Door {
     pub(super) fn open(key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let waiting = Waiting::default();
         let expected = Arc::clone(&waiting);
-        let serve = move |guest: Guest<TcpStream>| receive(guest, &expected);
+        let serve = move |guest: AcceptedConnection<TcpStream>| receive(guest, &expected);
         Self::start(0, key, waiting, serve)
     }
 
@@ -65,7 +65,7 @@ impl Door {
     pub(super) fn open_at(port: u16, key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let waiting = Waiting::default();
         let expected = Arc::clone(&waiting);
-        let serve = move |guest: Guest<TcpStream>| calls::receive(guest, &expected);
+        let serve = move |guest: AcceptedConnection<TcpStream>| calls::receive(guest, &expected);
         let door = Self::start(port, key, waiting, serve)?;
         Ok(Self {
             is_public: true,
@@ -77,7 +77,10 @@ impl Door {
         port: u16,
         key: &JobKey,
         waiting: Waiting,
-        serve: impl Fn(Guest<TcpStream>) -> hvd_rendezvous::Result<()> + Send + Sync + 'static,
+        serve: impl Fn(AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<()>
+        + Send
+        + Sync
+        + 'static,
     ) -> hvd_rendezvous::Result<Self> {
         let doing = "opening a port for agents";
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
@@ -121,7 +124,10 @@ pub(super) struct KnownAs {
     pub(super) addresses: Vec<IpAddr>,
 }
 
-fn receive(mut guest: Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Result<()> {
+fn receive(
+    mut guest: AcceptedConnection<TcpStream>,
+    waiting: &Waiting,
+) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
@@ -146,7 +152,7 @@ fn receive(mut guest: Guest<TcpStream>, waiting: &Waiting) -> hvd_rendezvous::Re
 }
 
 /// Takes a connection over from the door.
-fn keep(guest: Guest<TcpStream>) -> hvd_rendezvous::Result<SecureStream> {
+fn keep(guest: AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<SecureStream> {
     let (kept, session) = guest.keep();
     let stream = kept
         .try_clone()

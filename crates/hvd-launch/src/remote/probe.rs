@@ -26,7 +26,7 @@ use std::{
 };
 
 use hvd_rendezvous::{
-    JobKey, Purpose, Session,
+    JobKey, Purpose, SecureSession,
     deadline::{self, Timed},
     handshake,
 };
@@ -106,7 +106,7 @@ pub(crate) fn bandwidth(
 /// An authenticated connection to a port, and the moment by which all is over.
 struct Call {
     stream: TcpStream,
-    session: Session,
+    session: SecureSession,
     end: Instant,
     identity: u32,
 }

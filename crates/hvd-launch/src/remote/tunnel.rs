@@ -11,7 +11,7 @@ use std::{
 
 use hvd_rendezvous::{
     Error as DoorError, JobKey, Purpose,
-    accept::{Acceptor, Guest, Hello, HelloOnly},
+    accept::{AcceptedConnection, Acceptor, Hello, HelloOnly},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -46,7 +46,7 @@ impl StoreDoor {
         let (sender, arrivals) = mpsc::unbounded_channel();
         let serve = move |guest| receive(guest, &sender);
         let gate = HelloOnly(key.clone());
-        let acceptor = Acceptor::start_behind(gate, listener, "hvd-tunnel", serve)?;
+        let acceptor = Acceptor::start_with(gate, listener, "hvd-tunnel", serve)?;
         let door = Self {
             arrivals,
             _acceptor: acceptor,
@@ -61,7 +61,7 @@ impl StoreDoor {
 }
 
 fn receive(
-    guest: Guest<std::net::TcpStream, Hello>,
+    guest: AcceptedConnection<std::net::TcpStream, Hello>,
     arrivals: &mpsc::UnboundedSender<Arrival>,
 ) -> hvd_rendezvous::Result<()> {
     if guest.purpose() != Purpose::Store {

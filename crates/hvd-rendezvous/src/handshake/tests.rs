@@ -15,7 +15,7 @@ fn key() -> JobKey {
 fn against<T>(
     accept_key: &JobKey,
     connector: impl FnOnce(&mut UnixStream) -> T,
-) -> (T, Result<(Purpose, Session)>) {
+) -> (T, Result<(Purpose, SecureSession)>) {
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
     for stream in [&ours, &theirs] {
         stream

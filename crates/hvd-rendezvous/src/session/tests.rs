@@ -4,15 +4,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn pair() -> (Session, Session) {
+fn pair() -> (SecureSession, SecureSession) {
     let (one, two) = ([1; 32], [2; 32]);
-    let ours = Session::new(&one, &two).unwrap();
-    let theirs = Session::new(&two, &one).unwrap();
+    let ours = SecureSession::new(&one, &two).unwrap();
+    let theirs = SecureSession::new(&two, &one).unwrap();
     (ours, theirs)
 }
 
 /// The records of these texts, one each.
-fn records(session: &mut Session, texts: &[&[u8]]) -> Vec<Vec<u8>> {
+fn records(session: &mut SecureSession, texts: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut seal = |text: &&[u8]| {
         let mut record = Vec::new();
         session.sealer.seal(text, &mut record).unwrap();
@@ -21,7 +21,7 @@ fn records(session: &mut Session, texts: &[&[u8]]) -> Vec<Vec<u8>> {
     texts.iter().map(&mut seal).collect()
 }
 
-fn read_all(session: &mut Session, wire: &[u8]) -> io::Result<Vec<u8>> {
+fn read_all(session: &mut SecureSession, wire: &[u8]) -> io::Result<Vec<u8>> {
     let mut heard = Vec::new();
     session.over(wire).read_to_end(&mut heard)?;
     Ok(heard)
@@ -61,7 +61,7 @@ fn seal_1_records_of_another_session_or_direction_do_not_open() {
     let (mut ours, mut theirs) = pair();
     let back = records(&mut ours, &[b"text"]).concat();
     assert!(read_all(&mut ours, &back).is_err(), "sent back");
-    let mut stranger = Session::new(&[3; 32], &[3; 32]).unwrap();
+    let mut stranger = SecureSession::new(&[3; 32], &[3; 32]).unwrap();
     let other = records(&mut stranger, &[b"text"]).concat();
     assert!(read_all(&mut theirs, &other).is_err(), "another session");
 }

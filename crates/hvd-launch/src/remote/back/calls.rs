@@ -10,7 +10,7 @@ use std::{
 
 use hvd_rendezvous::{
     Error as HandshakeError, JobKey, Purpose,
-    accept::Guest,
+    accept::AcceptedConnection,
     deadline::{self, Timed},
     handshake,
 };
@@ -26,7 +26,7 @@ const LIMIT: u32 = 4096;
 
 /// Hears an agent out and gives its connection to whoever expects it.
 pub(super) fn receive(
-    mut guest: Guest<TcpStream>,
+    mut guest: AcceptedConnection<TcpStream>,
     waiting: &Waiting,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";

@@ -22,13 +22,13 @@ fn records(session: &mut SecureSession, texts: &[&[u8]]) -> Vec<Vec<u8>> {
 }
 
 fn read_all(session: &mut SecureSession, wire: &[u8]) -> io::Result<Vec<u8>> {
-    let mut heard = Vec::new();
-    session.over(wire).read_to_end(&mut heard)?;
-    Ok(heard)
+    let mut received = Vec::new();
+    session.over(wire).read_to_end(&mut received)?;
+    Ok(received)
 }
 
 /// What arrives if the records come like this; every text is the number of its record.
-fn heard(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> io::Result<Vec<u8>> {
+fn received(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> io::Result<Vec<u8>> {
     let (mut ours, mut theirs) = pair();
     let mut sent = records(&mut ours, &[b"0", b"1", b"2"]);
     change(&mut sent);
@@ -37,22 +37,22 @@ fn heard(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> io::Result<Vec<u8>> {
 
 #[test]
 fn seal_2_what_is_changed_left_out_repeated_or_moved_does_not_open() {
-    assert_eq!(heard(|_| ()).unwrap(), b"012");
-    let length = heard(|sent| drop(sent.drain(1..))).unwrap().len();
+    assert_eq!(received(|_| ()).unwrap(), b"012");
+    let length = received(|sent| drop(sent.drain(1..))).unwrap().len();
     assert_eq!(length, 1, "a record has one letter");
     for at in 0..HEADER + 1 + TAG {
-        let error = heard(|sent| sent[1][at] ^= 1).unwrap_err();
+        let error = received(|sent| sent[1][at] ^= 1).unwrap_err();
         let expected = [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof];
         assert!(expected.contains(&error.kind()), "byte {at}: {error}");
     }
     for (what, outcome) in [
-        ("left out", heard(|sent| drop(sent.remove(0)))),
-        ("repeated", heard(|sent| sent.insert(1, sent[0].clone()))),
-        ("swapped", heard(|sent| sent.swap(1, 2))),
+        ("left out", received(|sent| drop(sent.remove(0)))),
+        ("repeated", received(|sent| sent.insert(1, sent[0].clone()))),
+        ("swapped", received(|sent| sent.swap(1, 2))),
     ] {
         assert_eq!(outcome.unwrap_err().to_string(), TAMPERED, "{what}");
     }
-    let cut = heard(|sent| sent[2].truncate(9)).unwrap_err();
+    let cut = received(|sent| sent[2].truncate(9)).unwrap_err();
     assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
 }
 
@@ -97,9 +97,9 @@ fn reading_takes_nothing_that_follows_the_record() {
     let (mut ours, mut theirs) = pair();
     let wire = [&records(&mut ours, &[b"sealed"]).concat()[..], b"plain"].concat();
     let mut rest = &wire[..];
-    let mut heard = [0; 6];
-    theirs.over(&mut rest).read_exact(&mut heard).unwrap();
-    assert_eq!((&heard, rest), (b"sealed", &b"plain"[..]));
+    let mut received = [0; 6];
+    theirs.over(&mut rest).read_exact(&mut received).unwrap();
+    assert_eq!((&received, rest), (b"sealed", &b"plain"[..]));
 }
 
 proptest! {
@@ -114,7 +114,7 @@ proptest! {
         for text in &texts {
             ours.sealer.seal_all(text, &mut wire).unwrap();
         }
-        let (mut rest, mut heard, mut pieces) = (&wire[..], Vec::<u8>::new(), pieces.iter().cycle());
+        let (mut rest, mut received, mut pieces) = (&wire[..], Vec::<u8>::new(), pieces.iter().cycle());
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.len().min(*pieces.next().unwrap()));
             theirs.opener.room(piece.len())[..piece.len()].copy_from_slice(piece);
@@ -128,10 +128,10 @@ proptest! {
                 if taken == 0 {
                     break;
                 }
-                heard.extend(&out[..taken]);
+                received.extend(&out[..taken]);
             }
         }
-        prop_assert_eq!(heard, texts.concat());
+        prop_assert_eq!(received, texts.concat());
     }
 
     #[test]

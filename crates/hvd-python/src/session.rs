@@ -207,11 +207,11 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
         abort,
         lifeline,
         topology,
-        note,
+        fallback_reason,
         objects,
     } = mesh;
-    if let Some(note) = note {
-        tracing::warn!("{note}");
+    if let Some(fallback_reason) = fallback_reason {
+        tracing::warn!("{fallback_reason}");
     }
     let membership = Membership::new(&config.placement, lifeline);
     let sockets = membership.lifeline().map_or(&[][..], Lifeline::descriptors);

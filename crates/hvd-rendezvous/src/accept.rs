@@ -1,19 +1,19 @@
-//! The door of every listening socket: one thread that accepts, one per connection, and nobody
-//! gets further than the [`Gate`] without the job key.
+//! Accepts the connections of every listening socket: one thread accepts, one serves each connection,
+//! and a connection without the job key gets no further than the [`Authenticator`].
 //!
-//! - `DOOR-1` a connection is read and told nothing else until it has proved the job key, and has
-//!   five seconds to do so.
-//! - `DOOR-2` at most 256 connections are in that state; one more ends the oldest, which has had
+//! - `ACCEPT-1` a connection gets nothing else read or answered until it has proved the job key, for
+//!   which it has five seconds.
+//! - `ACCEPT-2` at most 256 connections are in that state; one more ends the oldest, which has had
 //!   far longer than an honest process needs.
-//! - `DOOR-3` whatever one connection does, the others go on.
-//! - `DOOR-4` stopping ends every thread, and every connection that was not kept with
-//!   [`Guest::keep`].
-//! - `DOOR-5` a process that has run out of files, memory or threads drops connections that have
+//! - `ACCEPT-3` no connection can hold up the others.
+//! - `ACCEPT-4` stopping ends every thread, and every connection that was not kept with
+//!   [`AcceptedConnection::keep`].
+//! - `ACCEPT-5` a process that has run out of files, memory or threads drops connections that have
 //!   not proved the key and goes on accepting; the port stays open.
-//! - `DOOR-6` connections that do not prove the key are counted, and reported at most once a minute
+//! - `ACCEPT-6` connections that do not prove the key are counted, and reported at most once a minute
 //!   ([`refusals`]).
 
-mod gate;
+mod authenticator;
 mod listener;
 mod refusals;
 mod register;
@@ -24,30 +24,29 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::deadline::{self, Socket, Timed};
-use crate::{Error, JobKey, Purpose, Result, Session};
-pub use gate::{Gate, Handshake, Hello, HelloOnly};
+use crate::{Error, JobKey, Purpose, Result, SecureSession};
+pub use authenticator::{Authenticator, Handshake, Hello, HelloOnly};
 pub use listener::{Listener, is_shortage};
 use refusals::Refusals;
-use register::{Connection, Register};
+use register::{ConnectionRegister, OpenConnection};
 
 /// How long a connection may take to prove the job key.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a door that cannot accept waits before it tries again, unless a connection ends
-/// before that.
-const SHORTAGE: Duration = Duration::from_millis(100);
+/// The pause after a failed `accept`, unless a connection ends before that.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that has proved the job key.
 #[derive(Debug)]
-pub struct Guest<S, P = Session> {
+pub struct AcceptedConnection<S, P = SecureSession> {
     purpose: Purpose,
     number: u64,
     stream: Arc<S>,
-    pass: P,
-    register: Arc<Register<S>>,
+    output: P,
+    register: Arc<ConnectionRegister<S>>,
 }
 
-impl<S, P> Guest<S, P> {
+impl<S, P> AcceptedConnection<S, P> {
     /// What the connection is for.
     pub fn purpose(&self) -> Purpose {
         self.purpose
@@ -58,15 +57,15 @@ impl<S, P> Guest<S, P> {
         &self.stream
     }
 
-    /// The connection and what the gate made of it: the session that protects it.
+    /// The connection and what the authenticator made of it: the session that protects it.
     pub fn parts(&mut self) -> (&S, &mut P) {
-        (&self.stream, &mut self.pass)
+        (&self.stream, &mut self.output)
     }
 
     /// Keeps the connection open beyond the end of the [`Acceptor`].
     pub fn keep(self) -> (Arc<S>, P) {
         self.register.remove(self.number);
-        (self.stream, self.pass)
+        (self.stream, self.output)
     }
 }
 
@@ -74,16 +73,16 @@ impl<S, P> Guest<S, P> {
 #[derive(Debug)]
 pub struct Acceptor<L: Listener> {
     listener: Arc<L>,
-    register: Arc<Register<L::Stream>>,
+    register: Arc<ConnectionRegister<L::Stream>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the accepting thread needs.
-struct Door<L: Listener, G, F> {
+struct AcceptLoop<L: Listener, G, F> {
     name: &'static str,
-    gate: G,
+    authenticator: G,
     listener: Arc<L>,
-    register: Arc<Register<L::Stream>>,
+    register: Arc<ConnectionRegister<L::Stream>>,
     refusals: Refusals,
     serve: F,
 }
@@ -98,23 +97,23 @@ where
         listener: L,
         name: &'static str,
         key: &JobKey,
-        serve: impl Fn(Guest<L::Stream>) -> Result<()> + Send + Sync + 'static,
+        serve: impl Fn(AcceptedConnection<L::Stream>) -> Result<()> + Send + Sync + 'static,
     ) -> Result<Self> {
-        Self::start_behind(Handshake(key.clone()), listener, name, serve)
+        Self::start_with(Handshake(key.clone()), listener, name, serve)
     }
 
-    /// As [`Self::start`], for connections that pass `gate`.
-    pub fn start_behind<G: Gate<L::Stream>>(
-        gate: G,
+    /// As [`Self::start`], for connections that `authenticator` lets pass.
+    pub fn start_with<G: Authenticator<L::Stream>>(
+        authenticator: G,
         listener: L,
         name: &'static str,
-        serve: impl Fn(Guest<L::Stream, G::Pass>) -> Result<()> + Send + Sync + 'static,
+        serve: impl Fn(AcceptedConnection<L::Stream, G::Output>) -> Result<()> + Send + Sync + 'static,
     ) -> Result<Self> {
         let listener = Arc::new(listener);
-        let register = Arc::new(Register::new());
-        let door = Arc::new(Door {
+        let register = Arc::new(ConnectionRegister::new());
+        let accept_loop = Arc::new(AcceptLoop {
             name,
-            gate,
+            authenticator,
             listener: Arc::clone(&listener),
             register: Arc::clone(&register),
             refusals: Refusals::new(name),
@@ -122,7 +121,7 @@ where
         });
         let thread = thread::Builder::new()
             .name(format!("{name}-accept"))
-            .spawn(move || door.accept_all())
+            .spawn(move || accept_loop.accept_all())
             .map_err(Error::thread(&format!("{name}-accept")))?;
         Ok(Self {
             listener,
@@ -156,12 +155,12 @@ impl<L: Listener> Drop for Acceptor<L> {
     }
 }
 
-impl<L, G, F> Door<L, G, F>
+impl<L, G, F> AcceptLoop<L, G, F>
 where
     L: Listener,
     for<'s> &'s L::Stream: Read + Write,
-    G: Gate<L::Stream>,
-    F: Fn(Guest<L::Stream, G::Pass>) -> Result<()> + Send + Sync + 'static,
+    G: Authenticator<L::Stream>,
+    F: Fn(AcceptedConnection<L::Stream, G::Output>) -> Result<()> + Send + Sync + 'static,
 {
     fn accept_all(self: &Arc<Self>) {
         loop {
@@ -173,7 +172,7 @@ where
                 Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) if listener::is_passing(&error) => {}
                 Err(error) if is_shortage(&error) => {
-                    self.endure(&Error::io("accepting")(error));
+                    self.handle_shortage(&Error::io("accepting")(error));
                 }
                 Err(error) => {
                     tracing::error!(%error, "{} accepts no more connections", self.name);
@@ -183,35 +182,35 @@ where
         }
     }
 
-    /// `DOOR-5`: makes room and waits until there may be some.
-    fn endure(&self, error: &Error) {
+    /// `ACCEPT-5`: makes room and waits until there may be some.
+    fn handle_shortage(&self, error: &Error) {
         self.refusals.shortage(error);
         self.register.drop_oldest();
-        self.register.await_end(SHORTAGE);
+        self.register.wait_for_end(SHORTAGE_PAUSE);
     }
 
     /// Gives a new connection a thread of its own.
     fn admit(self: &Arc<Self>, stream: L::Stream, peer: String) {
         let stream = Arc::new(stream);
-        let (door, theirs) = (Arc::clone(self), Arc::clone(&stream));
+        let (accept_loop, theirs) = (Arc::clone(self), Arc::clone(&stream));
         let started = self.register.admit(|number| {
             let name = format!("{}-{number}", self.name);
             let thread = thread::Builder::new().name(name).spawn(move || {
-                door.receive(number, theirs, &peer);
-                door.register.remove(number);
+                accept_loop.receive(number, theirs, &peer);
+                accept_loop.register.remove(number);
             })?;
-            Ok((Connection::new(number, stream), thread))
+            Ok((OpenConnection::new(number, stream), thread))
         });
         if let Err(error) = started {
-            self.endure(&Error::thread(self.name)(error));
+            self.handle_shortage(&Error::thread(self.name)(error));
         }
     }
 
     /// Serves one connection from its first byte to its last.
     fn receive(&self, number: u64, stream: Arc<L::Stream>, peer: &str) {
-        match self.pass(number, stream) {
-            Ok(guest) => {
-                if let Err(error) = (self.serve)(guest) {
+        match self.authenticate(number, stream) {
+            Ok(accepted) => {
+                if let Err(error) = (self.serve)(accepted) {
                     tracing::debug!(%error, "a connection to {} ended", self.name);
                 }
             }
@@ -223,20 +222,24 @@ where
         }
     }
 
-    /// Has a connection pass the gate (`DOOR-1`).
-    fn pass(&self, number: u64, stream: Arc<L::Stream>) -> Result<Guest<L::Stream, G::Pass>> {
-        let mut timed = Timed::new(&*stream, deadline::after(HANDSHAKE));
-        let (purpose, pass) = self.gate.check(&mut timed)?;
+    /// Authenticates a connection (`ACCEPT-1`).
+    fn authenticate(
+        &self,
+        number: u64,
+        stream: Arc<L::Stream>,
+    ) -> Result<AcceptedConnection<L::Stream, G::Output>> {
+        let mut timed = Timed::new(&*stream, deadline::after(HANDSHAKE_TIMEOUT));
+        let (purpose, output) = self.authenticator.check(&mut timed)?;
         let doing = "preparing a connection";
         stream.limit_read(None).map_err(Error::io(doing))?;
         stream.limit_write(None).map_err(Error::io(doing))?;
-        self.register.befriend(number);
+        self.register.mark_authenticated(number);
         let register = Arc::clone(&self.register);
-        Ok(Guest {
+        Ok(AcceptedConnection {
             purpose,
             number,
             stream,
-            pass,
+            output,
             register,
         })
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use hvd_types::Rank;
 
 use crate::deadline::{self, Socket, Timed};
-use crate::protocol::{Answer, Request};
-use crate::{Error, JobKey, Purpose, Result, Session, Store, frame, handshake};
+use crate::protocol::{StoreRequest, StoreResponse};
+use crate::{Error, JobKey, Purpose, Result, SecureSession, Store, frame, handshake};
 
 /// How much later than asked an answer may arrive before the store counts as lost.
 const GRACE: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
-    session: Session,
+    session: SecureSession,
     local_ip: IpAddr,
 }
 
@@ -67,12 +67,12 @@ impl Client {
             .map_err(Error::io("duplicating a socket"))
     }
 
-    fn ask(&mut self, request: &Request<'_>, timeout: Duration) -> Result<Answer> {
+    fn ask(&mut self, request: &StoreRequest<'_>, timeout: Duration) -> Result<StoreResponse> {
         let end = deadline::after(timeout.saturating_add(GRACE));
         let mut stream = self.session.over(Timed::new(&self.stream, end));
         frame::write(&mut stream, &request.encode())?;
         match frame::read(&mut stream, frame::LIMIT)? {
-            Some(message) => Answer::decode(&message),
+            Some(message) => StoreResponse::decode(&message),
             None => Err(Error::Stopped),
         }
     }
@@ -100,28 +100,28 @@ fn open(addr: &str, port: u16, end: Instant) -> Result<TcpStream> {
 }
 
 /// Errors that any request may end with.
-fn refuse(answer: Answer) -> Error {
+fn refuse(answer: StoreResponse) -> Error {
     match answer {
-        Answer::Refused(text) => Error::Refused(text),
-        Answer::Stopped => Error::Stopped,
-        Answer::GaveUp(rank, reason) => Error::GaveUp { rank, reason },
-        Answer::Ended(rank, reason) => Error::Ended { rank, reason },
+        StoreResponse::Refused(text) => Error::Refused(text),
+        StoreResponse::Stopped => Error::Stopped,
+        StoreResponse::GaveUp(rank, reason) => Error::GaveUp { rank, reason },
+        StoreResponse::Ended(rank, reason) => Error::Ended { rank, reason },
         _ => Error::Malformed("the answer does not fit the request"),
     }
 }
 
 impl Store for Client {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<()> {
-        match self.ask(&Request::Put { key, value }, GRACE)? {
-            Answer::Done => Ok(()),
+        match self.ask(&StoreRequest::Put { key, value }, GRACE)? {
+            StoreResponse::Done => Ok(()),
             other => Err(refuse(other)),
         }
     }
 
     fn get(&mut self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
-        match self.ask(&Request::Get { key, timeout }, timeout)? {
-            Answer::Value(value) => Ok(value),
-            Answer::TimedOut => Err(Error::TimedOut {
+        match self.ask(&StoreRequest::Get { key, timeout }, timeout)? {
+            StoreResponse::Value(value) => Ok(value),
+            StoreResponse::TimedOut => Err(Error::TimedOut {
                 key: key.to_owned(),
                 seconds: timeout.as_secs(),
             }),
@@ -139,7 +139,7 @@ impl Store for Client {
     ) -> Result<Vec<Vec<u8>>> {
         let count = u32::try_from(size)
             .map_err(|_| Error::Refused(format!("{size} ranks are more than a job can have")))?;
-        let request = Request::Exchange {
+        let request = StoreRequest::Exchange {
             scope,
             rank,
             size: count,
@@ -147,10 +147,10 @@ impl Store for Client {
             timeout,
         };
         match self.ask(&request, timeout)? {
-            Answer::Values(values) if values.len() == size => {
+            StoreResponse::Values(values) if values.len() == size => {
                 Ok(std::sync::Arc::unwrap_or_clone(values))
             }
-            Answer::Missing(missing) => Err(Error::MissingRanks {
+            StoreResponse::Missing(missing) => Err(Error::MissingRanks {
                 scope: scope.to_owned(),
                 missing,
                 size,
@@ -161,20 +161,20 @@ impl Store for Client {
     }
 
     fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> Result<()> {
-        let request = Request::Leave {
+        let request = StoreRequest::Leave {
             scope,
             rank,
             reason,
         };
         match self.ask(&request, GRACE)? {
-            Answer::Done => Ok(()),
+            StoreResponse::Done => Ok(()),
             other => Err(refuse(other)),
         }
     }
 
     fn number(&mut self) -> Result<u64> {
-        match self.ask(&Request::Number, GRACE)? {
-            Answer::Number(number) => Ok(number),
+        match self.ask(&StoreRequest::Number, GRACE)? {
+            StoreResponse::Number(number) => Ok(number),
             other => Err(refuse(other)),
         }
     }

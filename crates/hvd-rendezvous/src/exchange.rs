@@ -1,11 +1,11 @@
-//! The exchanges of a board: who has come to which one, and how each of them ends. Pure state; the
-//! board locks it and waits.
+//! The exchanges of a store: who has come to which one, and how each of them ends. Pure state; the
+//! store locks it and waits.
 //!
-//! - `MEET-1` a name may serve any number of exchanges, one after the other: the last rank to come
+//! - `EXCH-1` a name may serve any number of exchanges, one after the other: the last rank to come
 //!   completes one, and whoever comes next opens the next.
-//! - `MEET-2` only ranks that still wait count. One that timed out, hung up or came again has taken
+//! - `EXCH-2` only ranks that still wait count. One that timed out, hung up or came again has taken
 //!   its earlier value with it, so no exchange completes with an attempt that was abandoned.
-//! - `MEET-3` an exchange that misses a rank whose process has ended fails at once.
+//! - `EXCH-3` an exchange that misses a rank whose process has ended fails at once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use hvd_types::Rank;
 use crate::{Error, Result};
 
 /// What all ranks left in one exchange, by rank; shared so that no rank's answer is a copy.
-pub(crate) type Values = Arc<Vec<Vec<u8>>>;
+pub(crate) type ExchangedValues = Arc<Vec<Vec<u8>>>;
 
 /// More ranks than any job has; a larger size is a damaged request.
 const MAX_RANKS: usize = 1 << 20;
@@ -23,31 +23,34 @@ const MAX_RANKS: usize = 1 << 20;
 /// How many names of failed exchanges are remembered for ranks that have yet to come there.
 const FAILED: usize = 64;
 
-/// All exchanges of a board.
+/// All exchanges of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
-    gathering: HashMap<String, Gathering>,
+    pending: HashMap<String, PendingExchange>,
     /// The latest exchanges that a rank has left for good.
     failed: VecDeque<(String, Departure)>,
     /// Ranks whose process has ended, and how.
     ended: BTreeMap<Rank, String>,
-    last_visit: u64,
+    last_attempt: u64,
 }
 
 /// An exchange that misses somebody.
 #[derive(Debug)]
-struct Gathering {
-    /// Which visit of each rank counts, and its value.
+struct PendingExchange {
+    /// Which attempt of each rank counts, and its value.
     values: Vec<Option<(u64, Vec<u8>)>>,
     absent: usize,
     /// Who came and waited for the others in vain: they are not to blame.
     waited: BTreeSet<Rank>,
-    outcome: Arc<OnceLock<Outcome>>,
+    outcome: Arc<OnceLock<ExchangeOutcome>>,
 }
 
 #[derive(Debug)]
-enum Outcome {
-    Complete { visits: Vec<u64>, values: Values },
+enum ExchangeOutcome {
+    Complete {
+        attempts: Vec<u64>,
+        values: ExchangedValues,
+    },
     Left(Departure),
 }
 
@@ -60,11 +63,11 @@ enum Departure {
 
 /// One rank's wait in one exchange.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct ExchangeAttempt {
     scope: String,
     rank: Rank,
     number: u64,
-    outcome: Arc<OnceLock<Outcome>>,
+    outcome: Arc<OnceLock<ExchangeOutcome>>,
 }
 
 impl Departure {
@@ -84,66 +87,66 @@ impl Exchanges {
         rank: Rank,
         size: usize,
         value: &[u8],
-    ) -> Result<(Visit, bool)> {
+    ) -> Result<(ExchangeAttempt, bool)> {
         check_members(scope, rank, size)?;
         if let Some((_, departure)) = self.failed.iter().find(|(failed, _)| failed == scope) {
             return Err(departure.error());
         }
         // Whatever ended under this number, the rank lives.
         self.ended.remove(&rank);
-        let new = || Gathering::new(size);
-        let gathering = self.gathering.entry(scope.to_owned()).or_insert_with(new);
-        let expected = gathering.values.len();
+        let new = || PendingExchange::new(size);
+        let pending = self.pending.entry(scope.to_owned()).or_insert_with(new);
+        let expected = pending.values.len();
         if expected != size {
             return Err(Error::Refused(format!(
                 "rank {rank} came to `{scope}` as one of {size}, others as one of {expected}"
             )));
         }
-        self.last_visit += 1;
-        let visit = Visit {
+        self.last_attempt += 1;
+        let attempt = ExchangeAttempt {
             scope: scope.to_owned(),
             rank,
-            number: self.last_visit,
-            outcome: Arc::clone(&gathering.outcome),
+            number: self.last_attempt,
+            outcome: Arc::clone(&pending.outcome),
         };
-        let place = &mut gathering.values[rank.index()];
-        let is_again = place.replace((visit.number, value.to_vec())).is_some();
-        gathering.absent -= usize::from(!is_again);
+        let entry = &mut pending.values[rank.index()];
+        let is_again = entry.replace((attempt.number, value.to_vec())).is_some();
+        pending.absent -= usize::from(!is_again);
         let decided = self.decide(scope);
-        // An earlier visit of the same rank has to be told that it counts no more.
-        Ok((visit, decided || is_again))
+        // An earlier attempt of the same rank has to be told that it counts no more.
+        Ok((attempt, decided || is_again))
     }
 
-    /// How a visit ends; `None` as long as it has to wait.
-    pub(crate) fn outcome(&self, visit: &Visit) -> Option<Result<Values>> {
-        match visit.outcome.get() {
-            Some(Outcome::Complete { visits, values }) => {
-                let counts = visits[visit.rank.index()] == visit.number;
+    /// How an attempt ends; `None` as long as it has to wait.
+    pub(crate) fn outcome(&self, attempt: &ExchangeAttempt) -> Option<Result<ExchangedValues>> {
+        match attempt.outcome.get() {
+            Some(ExchangeOutcome::Complete { attempts, values }) => {
+                let counts = attempts[attempt.rank.index()] == attempt.number;
                 Some(
                     counts
                         .then(|| Arc::clone(values))
-                        .ok_or_else(|| visit.superseded()),
+                        .ok_or_else(|| attempt.superseded()),
                 )
             }
-            Some(Outcome::Left(departure)) => Some(Err(departure.error())),
-            None => (!self.counts(visit)).then(|| Err(visit.superseded())),
+            Some(ExchangeOutcome::Left(departure)) => Some(Err(departure.error())),
+            None => (!self.counts(attempt)).then(|| Err(attempt.superseded())),
         }
     }
 
-    /// Ends a visit that waits no more; true if that decided the exchange (`MEET-2`).
-    pub(crate) fn withdraw(&mut self, visit: &Visit) -> bool {
-        if !self.counts(visit) {
+    /// Ends an attempt that waits no more; true if that decided the exchange (`EXCH-2`).
+    pub(crate) fn withdraw(&mut self, attempt: &ExchangeAttempt) -> bool {
+        if !self.counts(attempt) {
             return false;
         }
-        if let Some(gathering) = self.gathering.get_mut(&visit.scope) {
-            gathering.values[visit.rank.index()] = None;
-            gathering.absent += 1;
-            if gathering.absent == gathering.values.len() {
-                self.gathering.remove(&visit.scope);
+        if let Some(pending) = self.pending.get_mut(&attempt.scope) {
+            pending.values[attempt.rank.index()] = None;
+            pending.absent += 1;
+            if pending.absent == pending.values.len() {
+                self.pending.remove(&attempt.scope);
                 return false;
             }
         }
-        self.decide(&visit.scope)
+        self.decide(&attempt.scope)
     }
 
     /// Fails the exchange of this name, for those who wait there and those who are still to come.
@@ -156,33 +159,31 @@ impl Exchanges {
         self.failed.push_back((scope.to_owned(), departure));
     }
 
-    /// Notes that a rank's process has ended, and fails what waits for it (`MEET-3`).
+    /// Notes that a rank's process has ended, and fails what waits for it (`EXCH-3`).
     pub(crate) fn end(&mut self, rank: Rank, how: &str) {
         self.ended.insert(rank, how.to_owned());
-        let scopes: Vec<String> = self.gathering.keys().cloned().collect();
+        let scopes: Vec<String> = self.pending.keys().cloned().collect();
         for scope in scopes {
             self.decide(&scope);
         }
     }
 
-    /// Ends a visit that has waited long enough and returns the ranks that it waited for. Those who
+    /// Ends an attempt that has waited long enough and returns the ranks that it waited for. Those who
     /// have done the same are not among them, unless there are no others.
-    pub(crate) fn time_out(&mut self, visit: &Visit) -> Vec<Rank> {
-        let Some(gathering) = self.gathering.get_mut(&visit.scope) else {
+    pub(crate) fn time_out(&mut self, attempt: &ExchangeAttempt) -> Vec<Rank> {
+        let Some(pending) = self.pending.get_mut(&attempt.scope) else {
             return Vec::new();
         };
-        gathering.waited.insert(visit.rank);
-        let values = &gathering.values;
+        pending.waited.insert(attempt.rank);
+        let values = &pending.values;
         let absent = values
             .iter()
             .enumerate()
             .filter(|(_, value)| value.is_none());
         let absent: Vec<Rank> = absent.map(|(index, _)| Rank::from_index(index)).collect();
-        let never_came = absent
-            .iter()
-            .filter(|&rank| !gathering.waited.contains(rank));
+        let never_came = absent.iter().filter(|&rank| !pending.waited.contains(rank));
         let never_came: Vec<Rank> = never_came.copied().collect();
-        self.withdraw(visit);
+        self.withdraw(attempt);
         if never_came.is_empty() {
             absent
         } else {
@@ -192,24 +193,24 @@ impl Exchanges {
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.gathering.is_empty()
+        self.pending.is_empty()
     }
 
-    /// Whether a visit is the one that counts for its rank.
-    fn counts(&self, visit: &Visit) -> bool {
-        self.gathering.get(&visit.scope).is_some_and(|gathering| {
-            let value = gathering.values[visit.rank.index()].as_ref();
-            value.is_some_and(|&(number, _)| number == visit.number)
+    /// Whether an attempt is the one that counts for its rank.
+    fn counts(&self, attempt: &ExchangeAttempt) -> bool {
+        self.pending.get(&attempt.scope).is_some_and(|pending| {
+            let value = pending.values[attempt.rank.index()].as_ref();
+            value.is_some_and(|&(number, _)| number == attempt.number)
         })
     }
 
     /// Completes or fails an exchange if it is time; true if so.
     fn decide(&mut self, scope: &str) -> bool {
-        let Some(gathering) = self.gathering.get(scope) else {
+        let Some(pending) = self.pending.get(scope) else {
             return false;
         };
-        if gathering.absent > 0 {
-            let is_missed = |rank: &Rank| matches!(gathering.values.get(rank.index()), Some(None));
+        if pending.absent > 0 {
+            let is_missed = |rank: &Rank| matches!(pending.values.get(rank.index()), Some(None));
             let gone = self.ended.iter().find(|(rank, _)| is_missed(rank));
             let Some((&rank, how)) = gone else {
                 return false;
@@ -218,23 +219,25 @@ impl Exchanges {
             self.fail(scope, departure);
             return true;
         }
-        if let Some(gathering) = self.gathering.remove(scope) {
-            let (visits, values) = gathering.values.into_iter().flatten().unzip();
+        if let Some(pending) = self.pending.remove(scope) {
+            let (attempts, values) = pending.values.into_iter().flatten().unzip();
             let values = Arc::new(values);
             // Set once: the exchange is no longer in the table.
-            let _ = gathering.outcome.set(Outcome::Complete { visits, values });
+            let _ = pending
+                .outcome
+                .set(ExchangeOutcome::Complete { attempts, values });
         }
         true
     }
 
     fn fail(&mut self, scope: &str, departure: Departure) {
-        if let Some(gathering) = self.gathering.remove(scope) {
-            let _ = gathering.outcome.set(Outcome::Left(departure));
+        if let Some(pending) = self.pending.remove(scope) {
+            let _ = pending.outcome.set(ExchangeOutcome::Left(departure));
         }
     }
 }
 
-impl Gathering {
+impl PendingExchange {
     fn new(size: usize) -> Self {
         Self {
             values: vec![None; size],
@@ -245,7 +248,7 @@ impl Gathering {
     }
 }
 
-impl Visit {
+impl ExchangeAttempt {
     fn superseded(&self) -> Error {
         let Self { scope, rank, .. } = self;
         Error::Refused(format!(
@@ -270,20 +273,20 @@ mod tests {
     const ZERO: Rank = Rank::new(0);
     const ONE: Rank = Rank::new(1);
 
-    fn arrive(exchanges: &mut Exchanges, rank: Rank, value: &[u8]) -> Visit {
+    fn arrive(exchanges: &mut Exchanges, rank: Rank, value: &[u8]) -> ExchangeAttempt {
         exchanges.arrive("e", rank, 2, value).unwrap().0
     }
 
-    fn values(exchanges: &Exchanges, visit: &Visit) -> Vec<Vec<u8>> {
-        exchanges.outcome(visit).unwrap().unwrap().to_vec()
+    fn values(exchanges: &Exchanges, attempt: &ExchangeAttempt) -> Vec<Vec<u8>> {
+        exchanges.outcome(attempt).unwrap().unwrap().to_vec()
     }
 
-    fn error(exchanges: &Exchanges, visit: &Visit) -> String {
-        exchanges.outcome(visit).unwrap().unwrap_err().to_string()
+    fn error(exchanges: &Exchanges, attempt: &ExchangeAttempt) -> String {
+        exchanges.outcome(attempt).unwrap().unwrap_err().to_string()
     }
 
     #[test]
-    fn meet_1_the_next_exchange_may_begin_before_all_have_the_values_of_the_last() {
+    fn exch_1_the_next_exchange_may_begin_before_all_have_the_values_of_the_last() {
         let mut exchanges = Exchanges::default();
         let slow = arrive(&mut exchanges, ONE, b"1");
         let quick = arrive(&mut exchanges, ZERO, b"0");
@@ -293,14 +296,14 @@ mod tests {
         assert_eq!(values(&exchanges, &slow), [b"0", b"1"]);
         assert!(!exchanges.is_empty());
         let late = arrive(&mut exchanges, ONE, b"late");
-        for visit in [late, again] {
-            assert_eq!(values(&exchanges, &visit), [&b"again"[..], b"late"]);
+        for attempt in [late, again] {
+            assert_eq!(values(&exchanges, &attempt), [&b"again"[..], b"late"]);
         }
         assert!(exchanges.is_empty());
     }
 
     #[test]
-    fn meet_2_an_abandoned_attempt_completes_nothing() {
+    fn exch_2_an_abandoned_attempt_completes_nothing() {
         let mut exchanges = Exchanges::default();
         let abandoned = arrive(&mut exchanges, ZERO, b"old");
         assert!(!exchanges.withdraw(&abandoned));
@@ -309,13 +312,13 @@ mod tests {
         assert!(exchanges.outcome(&waiting).is_none());
         assert!(!exchanges.withdraw(&abandoned), "the second time, too late");
         let next = arrive(&mut exchanges, ZERO, b"new");
-        for visit in [waiting, next] {
-            assert_eq!(values(&exchanges, &visit), [&b"new"[..], b"1"]);
+        for attempt in [waiting, next] {
+            assert_eq!(values(&exchanges, &attempt), [&b"new"[..], b"1"]);
         }
     }
 
     #[test]
-    fn meet_2_a_rank_that_comes_again_ends_its_earlier_attempt() {
+    fn exch_2_a_rank_that_comes_again_ends_its_earlier_attempt() {
         let mut exchanges = Exchanges::default();
         let first = arrive(&mut exchanges, ZERO, b"old");
         let (second, wakes) = exchanges.arrive("e", ZERO, 2, b"new").unwrap();
@@ -324,19 +327,19 @@ mod tests {
         assert!(error(&exchanges, &first).ends_with(text));
         let other = arrive(&mut exchanges, ONE, b"1");
         assert!(error(&exchanges, &first).ends_with(text), "also afterwards");
-        for visit in [second, other] {
-            assert_eq!(values(&exchanges, &visit), [&b"new"[..], b"1"]);
+        for attempt in [second, other] {
+            assert_eq!(values(&exchanges, &attempt), [&b"new"[..], b"1"]);
         }
     }
 
     #[test]
-    fn meet_3_a_rank_that_has_ended_is_not_waited_for() {
+    fn exch_3_a_rank_that_has_ended_is_not_waited_for() {
         let mut exchanges = Exchanges::default();
         let before = arrive(&mut exchanges, ZERO, b"0");
         exchanges.end(ONE, "on host `h` exited with code 0");
         let after = exchanges.arrive("f", ZERO, 2, b"0").unwrap().0;
-        for visit in [before, after] {
-            let text = error(&exchanges, &visit);
+        for attempt in [before, after] {
+            let text = error(&exchanges, &attempt);
             assert!(
                 text.starts_with("rank 1 on host `h` exited with code 0"),
                 "{text}"
@@ -350,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn meet_3_a_rank_that_ends_in_an_exchange_fails_it_when_its_connection_closes() {
+    fn exch_3_a_rank_that_ends_in_an_exchange_fails_it_when_its_connection_closes() {
         let mut exchanges = Exchanges::default();
         let survivor = arrive(&mut exchanges, ZERO, b"0");
         let victim = exchanges.arrive("g", ONE, 3, b"1").unwrap().0;
@@ -365,9 +368,9 @@ mod tests {
     #[test]
     fn who_waited_in_vain_is_not_blamed_by_the_next() {
         let mut exchanges = Exchanges::default();
-        let visit =
+        let attempt =
             |exchanges: &mut Exchanges, rank| exchanges.arrive("e", rank, 3, b"").unwrap().0;
-        let (zero, one) = (visit(&mut exchanges, ZERO), visit(&mut exchanges, ONE));
+        let (zero, one) = (attempt(&mut exchanges, ZERO), attempt(&mut exchanges, ONE));
         let two = Rank::new(2);
         assert_eq!(exchanges.time_out(&zero), [two]);
         assert_eq!(exchanges.time_out(&one), [two]);

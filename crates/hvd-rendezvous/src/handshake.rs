@@ -23,14 +23,14 @@
 //!
 //! An acceptor of another version answers with the first five bytes only, and so does, with 255 as
 //! its version, one whose key is another, so that the connector can say what is wrong. The caller bounds the time, see [`crate::deadline`]. What follows is
-//! protected by the [`Session`].
+//! protected by the [`SecureSession`].
 
 use std::io::{Read, Write};
 
 use snow::{Builder, HandshakeState};
 
 use crate::noise::Primitives;
-use crate::{Error, JobKey, Result, Session};
+use crate::{Error, JobKey, Result, SecureSession};
 
 /// Changes whenever the handshake, or what is said after it, changes.
 pub const VERSION: u8 = 2;
@@ -113,7 +113,7 @@ pub fn connect(
     stream: &mut (impl Read + Write),
     key: &JobKey,
     purpose: Purpose,
-) -> Result<Session> {
+) -> Result<SecureSession> {
     let head = head(purpose as u8);
     let mut noise = builder(key, &head)?.build_initiator()?;
     let mut hello = [0; HELLO];
@@ -130,7 +130,7 @@ pub fn connect(
     let proof = receive::<PROOF>(stream)?;
     check_proof(&mut noise, &proof)?;
     let (sending, receiving) = noise.dangerously_get_raw_split();
-    let mut session = Session::new(&sending, &receiving)?;
+    let mut session = SecureSession::new(&sending, &receiving)?;
     let mut confirmation = Vec::with_capacity(CONFIRMATION);
     session.sealer.seal(&[], &mut confirmation)?;
     send(stream, &confirmation)?;
@@ -139,7 +139,7 @@ pub fn connect(
 
 /// Has the connector prove that it knows `key`, proves the same, and returns what the connection
 /// is for and what protects it from then on.
-pub fn accept(stream: &mut (impl Read + Write), key: &JobKey) -> Result<(Purpose, Session)> {
+pub fn accept(stream: &mut (impl Read + Write), key: &JobKey) -> Result<(Purpose, SecureSession)> {
     let (purpose, _, mut noise) = receive_hello(stream, key)?;
     let mut answer = [0; 5 + PROOF];
     answer[..5].copy_from_slice(&answer_head(VERSION));
@@ -147,7 +147,7 @@ pub fn accept(stream: &mut (impl Read + Write), key: &JobKey) -> Result<(Purpose
     send(stream, &answer)?;
 
     let (receiving, sending) = noise.dangerously_get_raw_split();
-    let mut session = Session::new(&sending, &receiving)?;
+    let mut session = SecureSession::new(&sending, &receiving)?;
     let confirmation = receive::<CONFIRMATION>(stream)?;
     let room = session.opener.room(CONFIRMATION);
     room[..CONFIRMATION].copy_from_slice(&confirmation);

@@ -19,13 +19,13 @@ const STOP: u64 = 0;
 /// Watches connections until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HangUpWatch {
-    shared: Arc<Shared>,
+    state: Arc<WatchState>,
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct WatchState {
     epoll: OwnedFd,
     watched: Mutex<Watched>,
 }
@@ -39,15 +39,15 @@ struct Watched {
 /// A connection that is watched until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watching<'a, S: AsFd> {
-    shared: &'a Shared,
+    state: &'a WatchState,
     connection: &'a S,
     number: u64,
     flag: Arc<AtomicBool>,
 }
 
 impl HangUpWatch {
-    /// Starts the thread. `tell` is called on it after the flag of a connection was set.
-    pub(crate) fn start(tell: impl Fn() + Send + 'static) -> Result<Self> {
+    /// Starts the thread. `notify` is called on it after the flag of a connection was set.
+    pub(crate) fn start(notify: impl Fn() + Send + 'static) -> Result<Self> {
         let doing = "starting to watch for clients that hang up";
         let system = |error: rustix::io::Errno| Error::io(doing)(error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system)?;
@@ -55,18 +55,18 @@ impl HangUpWatch {
         let data = epoll::EventData::new_u64(STOP);
         epoll::add(&epoll, &stop, data, epoll::EventFlags::IN).map_err(system)?;
         let watched = Mutex::default();
-        let shared = Arc::new(Shared { epoll, watched });
-        let theirs = Arc::clone(&shared);
+        let state = Arc::new(WatchState { epoll, watched });
+        let theirs = Arc::clone(&state);
         let thread = thread::Builder::new()
             .name("hvd-hang-up".to_owned())
             .spawn(move || {
-                if let Err(error) = theirs.watch(&tell) {
+                if let Err(error) = theirs.watch(&notify) {
                     tracing::error!(%error, "clients that hang up are not noticed any more");
                 }
             })
             .map_err(Error::thread("hvd-hang-up"))?;
         Ok(Self {
-            shared,
+            state,
             stop,
             thread: Some(thread),
         })
@@ -75,16 +75,16 @@ impl HangUpWatch {
     /// Watches a connection for as long as the result lives.
     pub(crate) fn watch<'a, S: AsFd>(&'a self, connection: &'a S) -> Result<Watching<'a, S>> {
         let flag = Arc::new(AtomicBool::new(false));
-        let number = self.shared.lock().add(&flag);
+        let number = self.state.lock().add(&flag);
         let watching = Watching {
-            shared: &self.shared,
+            state: &self.state,
             connection,
             number,
             flag,
         };
         let data = epoll::EventData::new_u64(number);
         let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
-        epoll::add(&self.shared.epoll, connection, data, flags)
+        epoll::add(&self.state.epoll, connection, data, flags)
             .map_err(|error| Error::io("watching a connection")(error.into()))?;
         Ok(watching)
     }
@@ -110,9 +110,9 @@ impl<S: AsFd> Watching<'_, S> {
 
 impl<S: AsFd> Drop for Watching<'_, S> {
     fn drop(&mut self) {
-        self.shared.lock().flags.remove(&self.number);
+        self.state.lock().flags.remove(&self.number);
         // It may never have been added.
-        let _ = epoll::delete(&self.shared.epoll, self.connection);
+        let _ = epoll::delete(&self.state.epoll, self.connection);
     }
 }
 
@@ -124,12 +124,12 @@ impl Watched {
     }
 }
 
-impl Shared {
+impl WatchState {
     fn lock(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn watch(&self, tell: &impl Fn()) -> io::Result<()> {
+    fn watch(&self, notify: &impl Fn()) -> io::Result<()> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         loop {
             events.clear();
@@ -147,7 +147,7 @@ impl Shared {
                     flag.store(true, Ordering::Release);
                 }
             }
-            tell();
+            notify();
         }
     }
 }
@@ -161,20 +161,20 @@ mod tests {
 
     #[test]
     fn a_hang_up_is_told_and_other_connections_are_left_alone() {
-        let (sender, told) = mpsc::channel();
+        let (sender, notified) = mpsc::channel();
         let watch = HangUpWatch::start(move || sender.send(()).unwrap()).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (quiet, _other) = UnixStream::pair().unwrap();
         let (first, second) = (watch.watch(&ours).unwrap(), watch.watch(&quiet).unwrap());
         drop(theirs);
-        told.recv().unwrap();
+        notified.recv().unwrap();
         let is_set = |watching: &Watching<'_, _>| watching.flag().load(Ordering::Acquire);
         assert!(is_set(&first) && !is_set(&second));
         drop((first, second));
-        assert!(watch.shared.lock().flags.is_empty());
+        assert!(watch.state.lock().flags.is_empty());
         // One that is closed already is noticed, too.
         let late = watch.watch(&ours).unwrap();
-        told.recv().unwrap();
+        notified.recv().unwrap();
         assert!(is_set(&late));
     }
 }

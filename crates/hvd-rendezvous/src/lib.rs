@@ -1,8 +1,8 @@
-//! Where the ranks of a job meet.
+//! How the ranks of a job find and authenticate each other.
 //!
 //! [`JobKey`] is the job's secret, [`handshake`] proves knowledge of it on a fresh connection and
-//! agrees on the keys of the [`Session`] that protects everything after, and [`Store`] is the
-//! noticeboard on which ranks leave their addresses for each other: served by [`Server`] in the
+//! agrees on the keys of the [`SecureSession`] that protects everything after, and [`Store`] is the
+//! key-value store through which ranks exchange their addresses: served by [`Server`] in the
 //! launcher, reached by [`Client`], or kept inside one process by [`MemoryStore`].
 //!
 //! Must not know: tensors, transports, processes.
@@ -11,7 +11,6 @@
 
 pub mod accept;
 pub mod blame;
-mod board;
 mod client;
 pub mod deadline;
 mod error;
@@ -27,6 +26,7 @@ pub mod objects;
 mod protocol;
 mod server;
 pub mod session;
+mod shared_store;
 pub mod status_query;
 mod store;
 mod threads;
@@ -38,6 +38,6 @@ pub use handshake::Purpose;
 pub use key::JobKey;
 pub use memory::MemoryStore;
 pub use server::Server;
-pub use session::Session;
+pub use session::SecureSession;
 pub use store::Store;
 pub use token::{AgentToken, TokenError};

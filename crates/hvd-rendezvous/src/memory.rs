@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use hvd_types::Rank;
 
-use crate::board::{Board, Patience};
+use crate::shared_store::{SharedStore, WaitLimit};
 use crate::{Result, Store};
 
-/// A handle to a noticeboard in this process; clones share it.
+/// A handle to a key-value store in this process; clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryStore(pub(crate) Arc<Board>);
+pub struct MemoryStore(pub(crate) Arc<SharedStore>);
 
 impl MemoryStore {
     /// An empty store.
@@ -26,7 +26,7 @@ impl Store for MemoryStore {
     }
 
     fn get(&mut self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
-        self.0.get(key, &Patience::of(timeout))
+        self.0.get(key, &WaitLimit::of(timeout))
     }
 
     fn exchange(
@@ -37,8 +37,8 @@ impl Store for MemoryStore {
         value: &[u8],
         timeout: Duration,
     ) -> Result<Vec<Vec<u8>>> {
-        let patience = Patience::of(timeout);
-        let values = self.0.exchange(scope, rank, size, value, &patience)?;
+        let limit = WaitLimit::of(timeout);
+        let values = self.0.exchange(scope, rank, size, value, &limit)?;
         Ok(Arc::unwrap_or_clone(values))
     }
 

@@ -26,11 +26,11 @@ use std::time::Duration;
 
 use hvd_types::Rank;
 
-use crate::exchange::Values;
+use crate::exchange::ExchangedValues;
 use crate::{Error, Result};
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Request<'a> {
+pub(crate) enum StoreRequest<'a> {
     Put {
         key: &'a str,
         value: &'a [u8],
@@ -55,10 +55,10 @@ pub(crate) enum Request<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum StoreResponse {
     Done,
     Value(Vec<u8>),
-    Values(Values),
+    Values(ExchangedValues),
     TimedOut,
     Missing(Vec<Rank>),
     Refused(String),
@@ -68,7 +68,7 @@ pub(crate) enum Answer {
     Ended(Rank, String),
 }
 
-impl<'a> Request<'a> {
+impl<'a> StoreRequest<'a> {
     /// Whether the answer may take longer than a moment.
     pub(crate) fn may_wait(&self) -> bool {
         matches!(self, Self::Get { .. } | Self::Exchange { .. })
@@ -158,7 +158,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Answer {
+impl StoreResponse {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -309,14 +309,14 @@ mod tests {
         fn requests_come_back(key: String, value: Vec<u8>, rank: u32, size: u32, ms: u64) {
             let (rank, timeout) = (Rank::new(rank), Duration::from_millis(ms));
             for request in [
-                Request::Put { key: &key, value: &value },
-                Request::Get { key: &key, timeout },
-                Request::Exchange { scope: &key, rank, size, value: &value, timeout },
-                Request::Leave { scope: &key, rank, reason: &key },
-                Request::Number,
+                StoreRequest::Put { key: &key, value: &value },
+                StoreRequest::Get { key: &key, timeout },
+                StoreRequest::Exchange { scope: &key, rank, size, value: &value, timeout },
+                StoreRequest::Leave { scope: &key, rank, reason: &key },
+                StoreRequest::Number,
             ] {
                 let message = request.encode();
-                prop_assert_eq!(&Request::decode(&message).unwrap(), &request);
+                prop_assert_eq!(&StoreRequest::decode(&message).unwrap(), &request);
             }
         }
 
@@ -324,30 +324,30 @@ mod tests {
         fn answers_come_back(values: Vec<Vec<u8>>, ranks: Vec<u32>, text: String, number: u64) {
             let rank = Rank::new(ranks.first().copied().unwrap_or_default());
             for answer in [
-                Answer::Done,
-                Answer::Value(values.concat()),
-                Answer::Values(Arc::new(values)),
-                Answer::TimedOut,
-                Answer::Missing(ranks.into_iter().map(Rank::new).collect()),
-                Answer::Refused(text.clone()),
-                Answer::Stopped,
-                Answer::Number(number),
-                Answer::GaveUp(rank, text.clone()),
-                Answer::Ended(rank, text),
+                StoreResponse::Done,
+                StoreResponse::Value(values.concat()),
+                StoreResponse::Values(Arc::new(values)),
+                StoreResponse::TimedOut,
+                StoreResponse::Missing(ranks.into_iter().map(Rank::new).collect()),
+                StoreResponse::Refused(text.clone()),
+                StoreResponse::Stopped,
+                StoreResponse::Number(number),
+                StoreResponse::GaveUp(rank, text.clone()),
+                StoreResponse::Ended(rank, text),
             ] {
-                prop_assert_eq!(&Answer::decode(&answer.encode()).unwrap(), &answer);
+                prop_assert_eq!(&StoreResponse::decode(&answer.encode()).unwrap(), &answer);
             }
         }
 
         #[test]
         fn garbage_never_panics(bytes: Vec<u8>) {
-            let _ = Request::decode(&bytes);
-            let _ = Answer::decode(&bytes);
+            let _ = StoreRequest::decode(&bytes);
+            let _ = StoreResponse::decode(&bytes);
         }
     }
 
     #[test]
     fn a_huge_count_allocates_nothing() {
-        assert!(Answer::decode(&[2, 0xff, 0xff, 0xff, 0xff]).is_err());
+        assert!(StoreResponse::decode(&[2, 0xff, 0xff, 0xff, 0xff]).is_err());
     }
 }

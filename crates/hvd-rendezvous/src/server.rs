@@ -1,5 +1,5 @@
-//! The launcher's store: requests of authenticated connections, answered from one board. Who may
-//! connect, and that nobody can do harm to others, is the business of [`crate::accept`].
+//! Serves the launcher's key-value store to authenticated connections. Authentication and limits are in
+//! [`crate::accept`].
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -8,17 +8,17 @@ use std::sync::atomic::AtomicBool;
 
 use hvd_types::Rank;
 
-use crate::accept::{Acceptor, Guest};
-use crate::board::{Board, Patience};
+use crate::accept::{AcceptedConnection, Acceptor};
 use crate::hang_up::HangUpWatch;
-use crate::protocol::{Answer, Request};
+use crate::protocol::{StoreRequest, StoreResponse};
+use crate::shared_store::{SharedStore, WaitLimit};
 use crate::{Error, JobKey, MemoryStore, Purpose, Result, frame};
 
 /// A key-value store that accepts connections until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    board: Arc<Board>,
+    store: Arc<SharedStore>,
     acceptor: Acceptor<TcpListener>,
 }
 
@@ -28,16 +28,16 @@ impl Server {
         let doing = "opening the port of the key-value store";
         let listener = TcpListener::bind(bind).map_err(Error::io(doing))?;
         let address = listener.local_addr().map_err(Error::io(doing))?;
-        let board = Arc::new(Board::default());
-        let shared = Arc::clone(&board);
-        let waiting = Arc::clone(&board);
+        let store = Arc::new(SharedStore::default());
+        let shared = Arc::clone(&store);
+        let waiting = Arc::clone(&store);
         let watch = HangUpWatch::start(move || waiting.wake())?;
-        let acceptor = Acceptor::start(listener, "hvd-store", key, move |guest| {
-            serve(&shared, &watch, guest)
+        let acceptor = Acceptor::start(listener, "hvd-store", key, move |accepted| {
+            serve(&shared, &watch, accepted)
         })?;
         Ok(Self {
             address,
-            board,
+            store,
             acceptor,
         })
     }
@@ -49,28 +49,28 @@ impl Server {
 
     /// Leaves a value, as a client would.
     pub fn put(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.board.put(key, value)
+        self.store.put(key, value)
     }
 
     /// The value under a name, if there is one already.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
-        self.board.look(key)
+        self.store.look(key)
     }
 
     /// Fails every exchange that waits for `rank`, because its process has ended. `how` says where
     /// it ran and how it ended, as the rest of a sentence.
     pub fn end_rank(&self, rank: Rank, how: &str) {
-        self.board.end_rank(rank, how);
+        self.store.end_rank(rank, how);
     }
 
     /// The same store for users in this process.
     pub fn store(&self) -> MemoryStore {
-        MemoryStore(Arc::clone(&self.board))
+        MemoryStore(Arc::clone(&self.store))
     }
 
     /// Ends all waits, connections and threads; also done on drop.
     pub fn stop(&mut self) {
-        self.board.close();
+        self.store.close();
         self.acceptor.stop();
     }
 }
@@ -82,25 +82,29 @@ impl Drop for Server {
 }
 
 /// Answers one client until it leaves.
-fn serve(board: &Board, watch: &HangUpWatch, mut guest: Guest<TcpStream>) -> Result<()> {
-    if guest.purpose() != Purpose::Store {
+fn serve(
+    store: &SharedStore,
+    watch: &HangUpWatch,
+    mut accepted: AcceptedConnection<TcpStream>,
+) -> Result<()> {
+    if accepted.purpose() != Purpose::Store {
         return Err(Error::Malformed(
             "the connection is not meant for the key-value store",
         ));
     }
-    let (socket, session) = guest.parts();
+    let (socket, session) = accepted.parts();
     socket
         .set_nodelay(true)
         .map_err(Error::io("preparing a connection"))?;
     let mut stream = session.over(socket);
     while let Some(message) = frame::read(&mut stream, frame::LIMIT)? {
-        let request = Request::decode(&message)?;
+        let request = StoreRequest::decode(&message)?;
         let hung_up = request
             .may_wait()
             .then(|| watch.watch(socket))
             .transpose()?;
         let flag = hung_up.as_ref().map(|it| Arc::clone(it.flag()));
-        match answer(board, &request, flag.unwrap_or_default()) {
+        match answer(store, &request, flag.unwrap_or_default()) {
             Some(answer) => send(&mut stream, &answer)?,
             None => return Ok(()),
         }
@@ -109,46 +113,54 @@ fn serve(board: &Board, watch: &HangUpWatch, mut guest: Guest<TcpStream>) -> Res
 }
 
 /// The answer to a request; none if the client has hung up.
-fn answer(board: &Board, request: &Request<'_>, hung_up: Arc<AtomicBool>) -> Option<Answer> {
-    let patience = |timeout| Patience::until_hang_up(timeout, hung_up);
+fn answer(
+    store: &SharedStore,
+    request: &StoreRequest<'_>,
+    hung_up: Arc<AtomicBool>,
+) -> Option<StoreResponse> {
+    let limit = |timeout| WaitLimit::until_hang_up(timeout, hung_up);
     let answer = match *request {
-        Request::Put { key, value } => board.put(key, value).map(|()| Answer::Done),
-        Request::Get { key, timeout } => board.get(key, &patience(timeout)).map(Answer::Value),
-        Request::Number => board.number().map(Answer::Number),
-        Request::Leave {
+        StoreRequest::Put { key, value } => store.put(key, value).map(|()| StoreResponse::Done),
+        StoreRequest::Get { key, timeout } => {
+            store.get(key, &limit(timeout)).map(StoreResponse::Value)
+        }
+        StoreRequest::Number => store.number().map(StoreResponse::Number),
+        StoreRequest::Leave {
             scope,
             rank,
             reason,
-        } => board.leave(scope, rank, reason).map(|()| Answer::Done),
-        Request::Exchange {
+        } => store
+            .leave(scope, rank, reason)
+            .map(|()| StoreResponse::Done),
+        StoreRequest::Exchange {
             scope,
             rank,
             size,
             value,
             timeout,
-        } => board
-            .exchange(scope, rank, size as usize, value, &patience(timeout))
-            .map(Answer::Values),
+        } => store
+            .exchange(scope, rank, size as usize, value, &limit(timeout))
+            .map(StoreResponse::Values),
     };
     Some(match answer {
         Ok(answer) => answer,
         Err(Error::HungUp) => return None,
-        Err(Error::TimedOut { .. }) => Answer::TimedOut,
-        Err(Error::MissingRanks { missing, .. }) => Answer::Missing(missing),
-        Err(Error::Stopped) => Answer::Stopped,
-        Err(Error::GaveUp { rank, reason }) => Answer::GaveUp(rank, reason),
-        Err(Error::Ended { rank, reason }) => Answer::Ended(rank, reason),
-        Err(Error::Refused(text)) => Answer::Refused(text),
-        Err(other) => Answer::Refused(other.to_string()),
+        Err(Error::TimedOut { .. }) => StoreResponse::TimedOut,
+        Err(Error::MissingRanks { missing, .. }) => StoreResponse::Missing(missing),
+        Err(Error::Stopped) => StoreResponse::Stopped,
+        Err(Error::GaveUp { rank, reason }) => StoreResponse::GaveUp(rank, reason),
+        Err(Error::Ended { rank, reason }) => StoreResponse::Ended(rank, reason),
+        Err(Error::Refused(text)) => StoreResponse::Refused(text),
+        Err(other) => StoreResponse::Refused(other.to_string()),
     })
 }
 
 /// Sends an answer; one that is too long becomes an error for the client instead of a closed
 /// connection.
-fn send(stream: &mut impl Write, answer: &Answer) -> Result<()> {
+fn send(stream: &mut impl Write, answer: &StoreResponse) -> Result<()> {
     match frame::write(stream, &answer.encode()) {
         Err(error @ Error::TooLong { .. }) => {
-            frame::write(stream, &Answer::Refused(error.to_string()).encode())
+            frame::write(stream, &StoreResponse::Refused(error.to_string()).encode())
         }
         outcome => outcome,
     }

@@ -236,14 +236,14 @@ impl Opener {
 
 /// Both halves of what protects one connection.
 #[derive(Debug)]
-pub struct Session {
+pub struct SecureSession {
     /// For what this end sends.
     pub sealer: Sealer,
     /// For what it receives.
     pub opener: Opener,
 }
 
-impl Session {
+impl SecureSession {
     /// A session from the keys that a handshake made.
     pub(crate) fn new(sending: &[u8; 32], receiving: &[u8; 32]) -> Result<Self> {
         Ok(Self {
@@ -265,7 +265,7 @@ impl Session {
 /// A stream whose bytes are sealed when they are written and opened when they are read.
 #[derive(Debug)]
 pub struct Sealed<'a, S> {
-    session: &'a mut Session,
+    session: &'a mut SecureSession,
     stream: S,
 }
 

@@ -1,4 +1,4 @@
-//! The noticeboard as its users see it.
+//! The key-value store as its users see it.
 
 use std::time::Duration;
 

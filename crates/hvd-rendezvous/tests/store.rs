@@ -6,7 +6,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use hvd_rendezvous::{Client, Error, JobKey, Purpose, Server, Session, Store, frame, handshake};
+use hvd_rendezvous::{
+    Client, Error, JobKey, Purpose, SecureSession, Server, Store, frame, handshake,
+};
 use hvd_testkit::run_ranks_with;
 use hvd_types::Rank;
 
@@ -37,7 +39,7 @@ impl Fixture {
     }
 
     /// A connection that knows the key, to send nonsense through.
-    fn insider(&self) -> (TcpStream, Session) {
+    fn insider(&self) -> (TcpStream, SecureSession) {
         let mut stream = self.stranger();
         let session = handshake::connect(&mut stream, &self.key, Purpose::Store).unwrap();
         (stream, session)

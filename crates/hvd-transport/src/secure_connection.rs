@@ -3,11 +3,11 @@
 
 use std::net::TcpStream;
 
-use hvd_rendezvous::Session;
+use hvd_rendezvous::SecureSession;
 
 /// An authenticated connection.
 #[derive(Debug)]
 pub(crate) struct SecureConnection {
     pub(crate) stream: TcpStream,
-    pub(crate) session: Session,
+    pub(crate) session: SecureSession,
 }

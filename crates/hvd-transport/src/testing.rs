@@ -112,7 +112,7 @@ impl Setup {
             transport: Box::new(transport),
             lifeline: None,
             topology: topology.clone(),
-            note: None,
+            fallback_reason: None,
             objects: ObjectSeal::new(&key, "test"),
         })
         .collect()

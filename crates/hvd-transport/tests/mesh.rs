@@ -25,7 +25,7 @@ fn wait_for_abort(mesh: &mut Mesh) -> Failure {
     {
         assert!(
             Instant::now() < end,
-            "rank {} heard nothing",
+            "rank {} received nothing",
             mesh.transport.rank()
         );
     }
@@ -64,7 +64,7 @@ fn auto_takes_shared_memory_on_one_host() {
         let options = options(rank.index(), 3, &key, TransportKind::Auto, TIMEOUT);
         let mut mesh = join(&options, &mut store.clone()).unwrap();
         greet(&mut mesh);
-        (mesh.transport.kind(), mesh.note.clone())
+        (mesh.transport.kind(), mesh.fallback_reason.clone())
     });
     assert_eq!(kinds, vec![("shared memory", None); 3]);
 }
@@ -136,9 +136,9 @@ impl<F: FnMut(&str, &str) -> String + Send> Store for Bent<F> {
         value: &[u8],
         timeout: Duration,
     ) -> StoreResult<Vec<Vec<u8>>> {
-        let said = (self.bend)(scope, std::str::from_utf8(value).unwrap());
+        let text = (self.bend)(scope, std::str::from_utf8(value).unwrap());
         self.store
-            .exchange(scope, rank, size, said.as_bytes(), timeout)
+            .exchange(scope, rank, size, text.as_bytes(), timeout)
     }
 
     fn leave(&mut self, scope: &str, rank: Rank, reason: &str) -> StoreResult<()> {
@@ -157,7 +157,7 @@ fn join_bent(
 ) -> Vec<Result<(&'static str, Option<String>), String>> {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     run_ranks(3, move |rank| {
-        let honest: fn(&str, &str) -> String = |_, said| said.to_owned();
+        let honest: fn(&str, &str) -> String = |_, text| text.to_owned();
         let bend = if rank.number() == 1 { bend } else { honest };
         let options = options(rank.index(), 3, &key, kind, TIMEOUT);
         let mut store = Bent {
@@ -166,13 +166,13 @@ fn join_bent(
         };
         let mut mesh = join(&options, &mut store).map_err(|error| error.to_string())?;
         greet(&mut mesh);
-        Ok((mesh.transport.kind(), mesh.note.clone()))
+        Ok((mesh.transport.kind(), mesh.fallback_reason.clone()))
     })
 }
 
 /// Rank 1 claims to be on another host.
-fn elsewhere(scope: &str, said: &str) -> String {
-    let mut lines: Vec<&str> = said.split('\n').collect();
+fn elsewhere(scope: &str, text: &str) -> String {
+    let mut lines: Vec<&str> = text.split('\n').collect();
     if scope == "init()" {
         lines[1] = "node-b";
         lines[2] = "another boot";
@@ -181,11 +181,11 @@ fn elsewhere(scope: &str, said: &str) -> String {
 }
 
 /// Rank 1 claims that it got no memory.
-fn without_memory(scope: &str, said: &str) -> String {
+fn without_memory(scope: &str, text: &str) -> String {
     if scope.ends_with("/memory") {
         "out of files".to_owned()
     } else {
-        said.to_owned()
+        text.to_owned()
     }
 }
 
@@ -206,7 +206,7 @@ fn a_host_without_memory_leaves_that_of_others_alone() {
     let kinds = run_ranks(4, move |rank| {
         let mut options = options(rank.index(), 4, &key, TransportKind::Auto, TIMEOUT);
         ["a", "b"][rank.index() % 2].clone_into(&mut options.placement.hostname);
-        let honest: fn(&str, &str) -> String = |_, said| said.to_owned();
+        let honest: fn(&str, &str) -> String = |_, text| text.to_owned();
         let bend = if rank.number() == 3 {
             without_memory
         } else {
@@ -215,18 +215,21 @@ fn a_host_without_memory_leaves_that_of_others_alone() {
         let store = store.clone();
         let mut mesh = join(&options, &mut Bent { store, bend }).unwrap();
         greet(&mut mesh);
-        (mesh.transport.kind(), mesh.note.clone())
+        (mesh.transport.kind(), mesh.fallback_reason.clone())
     });
-    let note = "using TCP: rank 3 has no shared memory: out of files".to_owned();
-    let (with, without) = (("shared memory and tcp", None), ("tcp", Some(note)));
+    let fallback_reason = "using TCP: rank 3 has no shared memory: out of files".to_owned();
+    let (with, without) = (
+        ("shared memory and tcp", None),
+        ("tcp", Some(fallback_reason)),
+    );
     assert_eq!(kinds, [with.clone(), without.clone(), with, without]);
 }
 
 #[test]
 fn one_rank_without_shared_memory_moves_all_to_tcp() {
-    let note = "using TCP: rank 1 has no shared memory: out of files";
+    let fallback_reason = "using TCP: rank 1 has no shared memory: out of files";
     for outcome in join_bent(TransportKind::Auto, without_memory) {
-        assert_eq!(outcome, Ok(("tcp", Some(note.to_owned()))));
+        assert_eq!(outcome, Ok(("tcp", Some(fallback_reason.to_owned()))));
     }
     for outcome in join_bent(TransportKind::SharedMemory, without_memory) {
         assert!(
@@ -244,8 +247,8 @@ fn mesh_3_strangers_at_the_port_delay_nobody() {
     run_ranks(3, move |rank| {
         let options = options(rank.index(), 3, &key, TransportKind::Tcp, TIMEOUT);
         let mut strangers = Vec::new();
-        let bend = |_: &str, said: &str| {
-            let address = said.lines().next().unwrap();
+        let bend = |_: &str, text: &str| {
+            let address = text.lines().next().unwrap();
             for bytes in [
                 &b""[..],
                 b"GET / HTTP/1.1\r\n\r\n",
@@ -256,7 +259,7 @@ fn mesh_3_strangers_at_the_port_delay_nobody() {
                 stranger.write_all(bytes).unwrap();
                 strangers.push(stranger);
             }
-            said.to_owned()
+            text.to_owned()
         };
         greet(
             &mut join(
@@ -424,12 +427,12 @@ fn needing_a_peer_that_left_is_an_error_naming_it() {
 }
 
 /// Others are told that rank 1 listens where nobody does.
-fn unreachable(scope: &str, said: &str) -> String {
-    let (_, rest) = said.split_once('\n').unwrap_or_default();
+fn unreachable(scope: &str, text: &str) -> String {
+    let (_, rest) = text.split_once('\n').unwrap_or_default();
     if scope == "init()" {
         format!("127.0.0.1:1\n{rest}")
     } else {
-        said.to_owned()
+        text.to_owned()
     }
 }
 
@@ -438,7 +441,7 @@ fn late_2_a_rank_that_cannot_be_reached_when_it_is_needed_is_named() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let outcomes = run_ranks(2, move |rank| {
         let options = options(rank.index(), 2, &key, TransportKind::Tcp, TIMEOUT);
-        let honest: fn(&str, &str) -> String = |_, said| said.to_owned();
+        let honest: fn(&str, &str) -> String = |_, text| text.to_owned();
         let bend = [honest, unreachable][rank.index()];
         let store = store.clone();
         let mut mesh = join(&options, &mut Bent { store, bend }).unwrap();
@@ -481,8 +484,8 @@ fn claim_1_ranks_that_need_each_other_at_once_use_the_same_connections() {
             for distance in 1..4 {
                 let peer = Rank::from_index(rank.index() ^ distance);
                 let mut word = [0; 4];
-                let said = rank.number().to_le_bytes();
-                let both = (Some((peer, &said[..])), Some((peer, &mut word[..])));
+                let text = rank.number().to_le_bytes();
+                let both = (Some((peer, &text[..])), Some((peer, &mut word[..])));
                 mesh.transport.exchange(both.0, both.1).unwrap();
                 assert_eq!(word, peer.number().to_le_bytes());
             }

@@ -39,10 +39,10 @@ fn meet(options: &MeshOptions, store: &MemoryStore) -> Result<()> {
     for step in 1..size {
         let to = Rank::from_index((rank.index() + step) % size);
         let from = Rank::from_index((rank.index() + size - step) % size);
-        let (word, mut heard) = (rank.number().to_le_bytes(), [0; 4]);
-        let heard_from = Some((from, &mut heard[..]));
-        mesh.transport.exchange(Some((to, &word)), heard_from)?;
-        assert_eq!(heard, from.number().to_le_bytes());
+        let (word, mut received) = (rank.number().to_le_bytes(), [0; 4]);
+        let receive = Some((from, &mut received[..]));
+        mesh.transport.exchange(Some((to, &word)), receive)?;
+        assert_eq!(received, from.number().to_le_bytes());
     }
     Ok(())
 }

@@ -10,10 +10,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn open(
     meshes: &[Mesh],
-    said: impl Fn(usize) -> Option<SnapshotSource>,
+    source_of: impl Fn(usize) -> Option<SnapshotSource>,
 ) -> Vec<Option<StatusQuery>> {
     let open = |(rank, mesh): (usize, &Mesh)| {
-        let source = said(rank)?;
+        let source = source_of(rank)?;
         let lifeline = mesh.lifeline.as_ref();
         Some(StatusQuery::open(Rank::from_index(rank), lifeline, source))
     };
@@ -28,8 +28,8 @@ fn ranks(numbers: &[u32]) -> Vec<Rank> {
 fn every_rank_that_is_asked_answers_again_and_again() {
     let meshes = mesh_of(Wire::SharedMemory, 4);
     let queries = open(&meshes, |rank| {
-        let said = format!("I am {rank}").into_bytes();
-        Some(SnapshotSource::new(move || said.clone()))
+        let answer = format!("I am {rank}").into_bytes();
+        Some(SnapshotSource::new(move || answer.clone()))
     });
     let asker = queries[0].as_ref().unwrap();
     for asked in [vec![1, 3], vec![0, 1, 2, 3], vec![], vec![2]] {

@@ -69,17 +69,20 @@ fn talk(mesh: &mut Mesh, lane: Lane, end: Instant) -> Result<()> {
     let other = Rank::from_index(1 - own.index());
     for round in 0.. {
         assert!(Instant::now() < end, "rank {own} noticed nothing");
-        let said = [letter(own, round); 700];
-        let mut heard = [0; 700];
+        let outgoing = [letter(own, round); 700];
+        let mut incoming = [0; 700];
         match lane {
             Lane::Data => {
-                let (send, recv) = (Some((other, &said[..])), Some((other, &mut heard[..])));
+                let (send, recv) = (
+                    Some((other, &outgoing[..])),
+                    Some((other, &mut incoming[..])),
+                );
                 mesh.transport.exchange(send, recv)?;
             }
-            Lane::Control => talk_control(mesh, other, &said, &mut heard)?,
+            Lane::Control => talk_control(mesh, other, &outgoing, &mut incoming)?,
         }
         assert_eq!(
-            heard,
+            incoming,
             [letter(other, round); 700],
             "changed bytes were taken for true"
         );
@@ -87,16 +90,21 @@ fn talk(mesh: &mut Mesh, lane: Lane, end: Instant) -> Result<()> {
     Ok(())
 }
 
-fn talk_control(mesh: &mut Mesh, other: Rank, mut said: &[u8], heard: &mut [u8]) -> Result<()> {
+fn talk_control(
+    mesh: &mut Mesh,
+    other: Rank,
+    mut outgoing: &[u8],
+    incoming: &mut [u8],
+) -> Result<()> {
     let mut filled = 0;
-    while !said.is_empty() || filled < heard.len() {
-        let sent = mesh.transport.try_send(other, Lane::Control, said)?;
-        said = &said[sent..];
+    while !outgoing.is_empty() || filled < incoming.len() {
+        let sent = mesh.transport.try_send(other, Lane::Control, outgoing)?;
+        outgoing = &outgoing[sent..];
         let transport = &mut mesh.transport;
-        let received = transport.try_recv(other, Lane::Control, &mut heard[filled..])?;
+        let received = transport.try_recv(other, Lane::Control, &mut incoming[filled..])?;
         filled += received;
         if sent + received == 0 {
-            let unsent: &[Rank] = if said.is_empty() { &[] } else { &[other] };
+            let unsent: &[Rank] = if outgoing.is_empty() { &[] } else { &[other] };
             let end = Instant::now() + Duration::from_secs(1);
             mesh.transport
                 .wait(Interest::Control { unsent }, Some(end))?;

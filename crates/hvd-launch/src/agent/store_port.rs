@@ -10,7 +10,7 @@ use std::{
 
 use hvd_rendezvous::{
     Error as RendezvousError, JobKey, Purpose,
-    accept::{Acceptor, Guest, Hello, HelloOnly},
+    accept::{AcceptedConnection, Acceptor, Hello, HelloOnly},
 };
 use tokio::{net::TcpStream, sync::mpsc};
 
@@ -38,7 +38,7 @@ impl StorePort {
         let (sender, arrivals) = mpsc::unbounded_channel();
         let serve = move |guest| receive(guest, &sender);
         let gate = HelloOnly(key.clone());
-        let acceptor = Acceptor::start_behind(gate, listener, "hvd-tunnel", serve)?;
+        let acceptor = Acceptor::start_with(gate, listener, "hvd-tunnel", serve)?;
         let port = Self {
             arrivals,
             _acceptor: acceptor,
@@ -53,7 +53,7 @@ impl StorePort {
 }
 
 fn receive(
-    guest: Guest<std::net::TcpStream, Hello>,
+    guest: AcceptedConnection<std::net::TcpStream, Hello>,
     arrivals: &mpsc::UnboundedSender<StoreConnection>,
 ) -> hvd_rendezvous::Result<()> {
     if guest.purpose() != Purpose::Store {

@@ -15,7 +15,7 @@ use std::{
 
 use hvd_rendezvous::{
     Error as HandshakeError, JobKey, Purpose,
-    accept::{Acceptor, Guest},
+    accept::{AcceptedConnection, Acceptor},
     deadline::{self, Timed},
 };
 use tokio::sync::oneshot;
@@ -41,7 +41,7 @@ impl AgentPort {
     pub(crate) fn open(key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let waiting = ExpectedAgents::default();
         let expected = Arc::clone(&waiting);
-        let serve = move |guest: Guest<TcpStream>| receive(guest, &expected);
+        let serve = move |guest: AcceptedConnection<TcpStream>| receive(guest, &expected);
         Self::start(0, key, waiting, serve)
     }
 
@@ -49,7 +49,7 @@ impl AgentPort {
     pub(crate) fn open_at(port: u16, key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let waiting = ExpectedAgents::default();
         let expected = Arc::clone(&waiting);
-        let serve = move |guest: Guest<TcpStream>| calls::receive(guest, &expected);
+        let serve = move |guest: AcceptedConnection<TcpStream>| calls::receive(guest, &expected);
         let port = Self::start(port, key, waiting, serve)?;
         Ok(Self {
             is_public: true,
@@ -61,7 +61,10 @@ impl AgentPort {
         port: u16,
         key: &JobKey,
         waiting: ExpectedAgents,
-        serve: impl Fn(Guest<TcpStream>) -> hvd_rendezvous::Result<()> + Send + Sync + 'static,
+        serve: impl Fn(AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<()>
+        + Send
+        + Sync
+        + 'static,
     ) -> hvd_rendezvous::Result<Self> {
         let doing = "opening a port for agents";
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
@@ -109,7 +112,10 @@ pub(crate) struct AgentIdentity {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-fn receive(mut guest: Guest<TcpStream>, waiting: &ExpectedAgents) -> hvd_rendezvous::Result<()> {
+fn receive(
+    mut guest: AcceptedConnection<TcpStream>,
+    waiting: &ExpectedAgents,
+) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
@@ -134,7 +140,7 @@ fn receive(mut guest: Guest<TcpStream>, waiting: &ExpectedAgents) -> hvd_rendezv
 }
 
 /// Takes a connection over from the port.
-fn keep(guest: Guest<TcpStream>) -> hvd_rendezvous::Result<SealedStream> {
+fn keep(guest: AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<SealedStream> {
     let (kept, session) = guest.keep();
     let stream = kept
         .try_clone()

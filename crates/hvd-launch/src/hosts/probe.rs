@@ -26,7 +26,7 @@ use std::{
 };
 
 use hvd_rendezvous::{
-    JobKey, Purpose, Session,
+    JobKey, Purpose, SecureSession,
     deadline::{self, Timed},
     handshake,
 };
@@ -115,7 +115,7 @@ pub(crate) fn bandwidth(
 /// An authenticated connection to a port, and the moment by which all is over.
 struct ProbeConnection {
     stream: TcpStream,
-    session: Session,
+    session: SecureSession,
     end: Instant,
     identity: u32,
 }

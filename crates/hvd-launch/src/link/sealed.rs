@@ -9,7 +9,7 @@ use std::{
 };
 
 use hvd_rendezvous::{
-    Session,
+    SecureSession,
     session::{Opener, Sealer},
 };
 use tokio::{
@@ -27,7 +27,7 @@ const READ_SIZE: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct SealedStream {
     pub(crate) stream: StdTcpStream,
-    pub(crate) session: Session,
+    pub(crate) session: SecureSession,
 }
 
 /// Puts a connection into the runtime's hands.

@@ -1,5 +1,5 @@
-//! What a door says about connections that it could not let in: the first at once, then at most a
-//! line a minute with their number, so that a flood is seen and does not flood the log too.
+//! Logs refused connections: the first at once, then at most a line a minute with their number, so
+//! that a flood of connections does not flood the log too.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::Error;
 /// How often a line is written.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The counts of one door.
+/// The counts of one acceptor.
 #[derive(Debug)]
 pub(super) struct Refusals {
     name: &'static str,
@@ -59,14 +59,14 @@ impl Refusals {
             return;
         }
         let what = format!("{peer}: {error}");
-        if let Some(number) = note(&self.refused, what.clone()) {
+        if let Some(number) = count(&self.refused, what.clone()) {
             tracing::warn!("{}", refused(self.name, number, &what));
         }
     }
 
     /// A connection could not be accepted.
     pub(super) fn shortage(&self, error: &Error) {
-        if let Some(number) = note(&self.shortages, error.to_string()) {
+        if let Some(number) = count(&self.shortages, error.to_string()) {
             tracing::warn!(
                 "{}: {number} times a connection could not be accepted, and others that have not \
                  proved the job's key were dropped to make room: {error}",
@@ -76,7 +76,7 @@ impl Refusals {
     }
 }
 
-/// The rest, at the end of the door.
+/// The rest, at the end of the acceptor.
 impl Drop for Refusals {
     fn drop(&mut self) {
         let refuse = self.refused.get_mut();
@@ -87,7 +87,7 @@ impl Drop for Refusals {
     }
 }
 
-fn note(count: &Mutex<Count>, what: String) -> Option<u64> {
+fn count(count: &Mutex<Count>, what: String) -> Option<u64> {
     let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
     count.add(what, Instant::now())
 }

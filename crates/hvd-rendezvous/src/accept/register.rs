@@ -1,4 +1,4 @@
-//! The connections of a door and the threads that serve them.
+//! The connections of an acceptor and the threads that serve them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::deadline::Socket;
 
 /// How many connections may be about to prove the key.
-const STRANGERS: usize = 256;
+const MAX_UNAUTHENTICATED: usize = 256;
 
-/// All connections of one door.
+/// All connections of one acceptor.
 #[derive(Debug)]
-pub(super) struct Register<S> {
+pub(super) struct ConnectionRegister<S> {
     entries: Mutex<Entries<S>>,
     /// Told whenever a connection has ended.
     ended: Condvar,
@@ -24,20 +24,20 @@ struct Entries<S> {
     stopping: bool,
     next: u64,
     /// Numbers of connections that have not proved the key yet, oldest first.
-    strangers: VecDeque<u64>,
-    open: Vec<Connection<S>>,
+    unauthenticated: VecDeque<u64>,
+    open: Vec<OpenConnection<S>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Connection<S> {
+pub(super) struct OpenConnection<S> {
     number: u64,
     stream: Arc<S>,
     /// Whether it had to make room for another.
     is_evicted: bool,
 }
 
-impl<S> Connection<S> {
+impl<S> OpenConnection<S> {
     pub(super) fn new(number: u64, stream: Arc<S>) -> Self {
         let is_evicted = false;
         Self {
@@ -48,12 +48,12 @@ impl<S> Connection<S> {
     }
 }
 
-impl<S> Register<S> {
+impl<S> ConnectionRegister<S> {
     pub(super) fn new() -> Self {
         let entries = Mutex::new(Entries {
             stopping: false,
             next: 0,
-            strangers: VecDeque::new(),
+            unauthenticated: VecDeque::new(),
             open: Vec::new(),
             threads: Vec::new(),
         });
@@ -75,8 +75,8 @@ impl<S> Register<S> {
     }
 
     /// The connection has proved the key.
-    pub(super) fn befriend(&self, number: u64) {
-        self.lock().befriend(number);
+    pub(super) fn mark_authenticated(&self, number: u64) {
+        self.lock().mark_authenticated(number);
     }
 
     /// Whether the connection had to make room for another.
@@ -89,13 +89,13 @@ impl<S> Register<S> {
     /// The connection is over, or no longer this register's business.
     pub(super) fn remove(&self, number: u64) {
         let mut entries = self.lock();
-        entries.befriend(number);
+        entries.mark_authenticated(number);
         entries.open.retain(|open| open.number != number);
         self.ended.notify_all();
     }
 
     /// Waits until some connection has ended, for at most `limit`.
-    pub(super) fn await_end(&self, limit: Duration) {
+    pub(super) fn wait_for_end(&self, limit: Duration) {
         let entries = self.lock();
         if !entries.stopping {
             drop(self.ended.wait_timeout(entries, limit));
@@ -103,21 +103,21 @@ impl<S> Register<S> {
     }
 }
 
-impl<S: Socket> Register<S> {
+impl<S: Socket> ConnectionRegister<S> {
     /// Notes a connection and its thread, which `start` starts. The register is locked meanwhile,
     /// so that the thread cannot end before it is noted.
     pub(super) fn admit(
         &self,
-        start: impl FnOnce(u64) -> io::Result<(Connection<S>, JoinHandle<()>)>,
+        start: impl FnOnce(u64) -> io::Result<(OpenConnection<S>, JoinHandle<()>)>,
     ) -> io::Result<()> {
         let mut entries = self.lock();
         let (connection, thread) = start(entries.next)?;
         entries.next += 1;
         entries.threads.retain(|thread| !thread.is_finished());
         entries.threads.push(thread);
-        entries.strangers.push_back(connection.number);
+        entries.unauthenticated.push_back(connection.number);
         entries.open.push(connection);
-        if entries.strangers.len() > STRANGERS {
+        if entries.unauthenticated.len() > MAX_UNAUTHENTICATED {
             entries.drop_oldest();
         }
         Ok(())
@@ -139,14 +139,15 @@ impl<S: Socket> Register<S> {
 }
 
 impl<S> Entries<S> {
-    fn befriend(&mut self, number: u64) {
-        self.strangers.retain(|&stranger| stranger != number);
+    fn mark_authenticated(&mut self, number: u64) {
+        self.unauthenticated
+            .retain(|&connection| connection != number);
     }
 }
 
 impl<S: Socket> Entries<S> {
     fn drop_oldest(&mut self) {
-        if let Some(oldest) = self.strangers.pop_front()
+        if let Some(oldest) = self.unauthenticated.pop_front()
             && let Some(connection) = self.open.iter_mut().find(|open| open.number == oldest)
         {
             connection.is_evicted = true;

@@ -1,4 +1,4 @@
-//! A door that runs out of files, and one that passes connections on.
+//! An acceptor that runs out of files, and one that passes connections on.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -37,7 +37,7 @@ impl Listener for Failing {
 }
 
 #[test]
-fn door_5_running_out_of_anything_pauses_the_door_and_does_not_close_it() {
+fn accept_5_a_shortage_pauses_the_acceptor_and_does_not_stop_it() {
     let errors = [
         Errno::MFILE,
         Errno::NFILE,
@@ -55,8 +55,8 @@ fn door_5_running_out_of_anything_pauses_the_door_and_does_not_close_it() {
     };
     let key = JobKey::generate().unwrap();
     let (sender, served) = mpsc::channel();
-    let _acceptor = Acceptor::start(failing, "hvd-test", &key, move |guest| {
-        sender.send(guest.purpose()).unwrap();
+    let _acceptor = Acceptor::start(failing, "hvd-test", &key, move |accepted| {
+        sender.send(accepted.purpose()).unwrap();
         Ok(())
     });
     let mut stream = TcpStream::connect(address).unwrap();
@@ -66,14 +66,14 @@ fn door_5_running_out_of_anything_pauses_the_door_and_does_not_close_it() {
 }
 
 #[test]
-fn a_door_that_passes_connections_on_looks_at_the_hello_only() {
+fn a_forwarding_acceptor_reads_the_hello_only() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let key = JobKey::generate().unwrap();
     let (sender, passed) = mpsc::channel();
-    let gate = HelloOnly(key.clone());
-    let _acceptor = Acceptor::start_behind(gate, listener, "hvd-test", move |guest| {
-        sender.send(guest.keep()).unwrap();
+    let authenticator = HelloOnly(key.clone());
+    let _acceptor = Acceptor::start_with(authenticator, listener, "hvd-test", move |accepted| {
+        sender.send(accepted.keep()).unwrap();
         Ok(())
     });
     let stranger = TcpStream::connect(address).unwrap();
@@ -93,7 +93,7 @@ fn a_door_that_passes_connections_on_looks_at_the_hello_only() {
         })
         .unwrap();
     let (stream, hello) = passed.recv_timeout(LONG).unwrap();
-    // The process behind the door gets the hello first, and then all the rest.
+    // The process behind the acceptor gets the hello first, and then all the rest.
     let (mut inner, mut behind) = UnixStream::pair().unwrap();
     inner.write_all(&hello).unwrap();
     let acceptor = thread::Builder::new()

@@ -15,7 +15,7 @@ fn key() -> JobKey {
 fn against<T>(
     accept_key: &JobKey,
     connector: impl FnOnce(&mut UnixStream) -> T,
-) -> (T, Result<(Purpose, Session)>) {
+) -> (T, Result<(Purpose, SecureSession)>) {
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
     for stream in [&ours, &theirs] {
         stream
@@ -49,9 +49,9 @@ fn friends_recognise_each_other_and_agree_on_the_purpose() {
         assert_eq!(agreed, purpose);
         let mut wire = Vec::new();
         ours.over(&mut wire).write_all(b"there").unwrap();
-        let mut heard = [0; 5];
-        theirs.over(&wire[..]).read_exact(&mut heard).unwrap();
-        assert_eq!(&heard, b"there");
+        let mut received = [0; 5];
+        theirs.over(&wire[..]).read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"there");
     }
 }
 
@@ -64,16 +64,16 @@ fn another_jobs_key_is_refused_on_both_sides() {
 
 #[test]
 fn a_hello_without_the_key_is_told_so_and_nothing_else() {
-    let (heard, accepted) = against(&key(), |stream| {
+    let (received, accepted) = against(&key(), |stream| {
         stream.write_all(&head(1)).unwrap();
         stream.write_all(&[7; PROOF]).unwrap();
         let _ = stream.shutdown(Shutdown::Write);
-        let mut heard = Vec::new();
-        stream.read_to_end(&mut heard).unwrap();
-        heard
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        received
     });
     assert!(matches!(accepted, Err(Error::WrongKey)), "{accepted:?}");
-    assert_eq!(heard, b"HVDR\xff");
+    assert_eq!(received, b"HVDR\xff");
 }
 
 /// A hello that an honest connector has sent, as somebody on the way records it.

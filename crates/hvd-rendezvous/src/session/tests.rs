@@ -4,15 +4,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn pair() -> (Session, Session) {
+fn pair() -> (SecureSession, SecureSession) {
     let (one, two) = ([1; 32], [2; 32]);
-    let ours = Session::new(&one, &two).unwrap();
-    let theirs = Session::new(&two, &one).unwrap();
+    let ours = SecureSession::new(&one, &two).unwrap();
+    let theirs = SecureSession::new(&two, &one).unwrap();
     (ours, theirs)
 }
 
 /// The records of these texts, one each.
-fn records(session: &mut Session, texts: &[&[u8]]) -> Vec<Vec<u8>> {
+fn records(session: &mut SecureSession, texts: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut seal = |text: &&[u8]| {
         let mut record = Vec::new();
         session.sealer.seal(text, &mut record).unwrap();
@@ -21,14 +21,14 @@ fn records(session: &mut Session, texts: &[&[u8]]) -> Vec<Vec<u8>> {
     texts.iter().map(&mut seal).collect()
 }
 
-fn read_all(session: &mut Session, wire: &[u8]) -> io::Result<Vec<u8>> {
-    let mut heard = Vec::new();
-    session.over(wire).read_to_end(&mut heard)?;
-    Ok(heard)
+fn read_all(session: &mut SecureSession, wire: &[u8]) -> io::Result<Vec<u8>> {
+    let mut received = Vec::new();
+    session.over(wire).read_to_end(&mut received)?;
+    Ok(received)
 }
 
 /// What arrives if the records come like this; every text is the number of its record.
-fn heard(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> io::Result<Vec<u8>> {
+fn received(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> io::Result<Vec<u8>> {
     let (mut ours, mut theirs) = pair();
     let mut sent = records(&mut ours, &[b"0", b"1", b"2"]);
     change(&mut sent);
@@ -37,22 +37,22 @@ fn heard(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> io::Result<Vec<u8>> {
 
 #[test]
 fn seal_2_what_is_changed_left_out_repeated_or_moved_does_not_open() {
-    assert_eq!(heard(|_| ()).unwrap(), b"012");
-    let length = heard(|sent| drop(sent.drain(1..))).unwrap().len();
+    assert_eq!(received(|_| ()).unwrap(), b"012");
+    let length = received(|sent| drop(sent.drain(1..))).unwrap().len();
     assert_eq!(length, 1, "a record has one letter");
     for at in 0..HEADER + 1 + TAG {
-        let error = heard(|sent| sent[1][at] ^= 1).unwrap_err();
+        let error = received(|sent| sent[1][at] ^= 1).unwrap_err();
         let expected = [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof];
         assert!(expected.contains(&error.kind()), "byte {at}: {error}");
     }
     for (what, outcome) in [
-        ("left out", heard(|sent| drop(sent.remove(0)))),
-        ("repeated", heard(|sent| sent.insert(1, sent[0].clone()))),
-        ("swapped", heard(|sent| sent.swap(1, 2))),
+        ("left out", received(|sent| drop(sent.remove(0)))),
+        ("repeated", received(|sent| sent.insert(1, sent[0].clone()))),
+        ("swapped", received(|sent| sent.swap(1, 2))),
     ] {
         assert_eq!(outcome.unwrap_err().to_string(), TAMPERED, "{what}");
     }
-    let cut = heard(|sent| sent[2].truncate(9)).unwrap_err();
+    let cut = received(|sent| sent[2].truncate(9)).unwrap_err();
     assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
 }
 
@@ -61,7 +61,7 @@ fn seal_1_records_of_another_session_or_direction_do_not_open() {
     let (mut ours, mut theirs) = pair();
     let back = records(&mut ours, &[b"text"]).concat();
     assert!(read_all(&mut ours, &back).is_err(), "sent back");
-    let mut stranger = Session::new(&[3; 32], &[3; 32]).unwrap();
+    let mut stranger = SecureSession::new(&[3; 32], &[3; 32]).unwrap();
     let other = records(&mut stranger, &[b"text"]).concat();
     assert!(read_all(&mut theirs, &other).is_err(), "another session");
 }
@@ -97,9 +97,9 @@ fn reading_takes_nothing_that_follows_the_record() {
     let (mut ours, mut theirs) = pair();
     let wire = [&records(&mut ours, &[b"sealed"]).concat()[..], b"plain"].concat();
     let mut rest = &wire[..];
-    let mut heard = [0; 6];
-    theirs.over(&mut rest).read_exact(&mut heard).unwrap();
-    assert_eq!((&heard, rest), (b"sealed", &b"plain"[..]));
+    let mut received = [0; 6];
+    theirs.over(&mut rest).read_exact(&mut received).unwrap();
+    assert_eq!((&received, rest), (b"sealed", &b"plain"[..]));
 }
 
 proptest! {
@@ -114,7 +114,7 @@ proptest! {
         for text in &texts {
             ours.sealer.seal_all(text, &mut wire).unwrap();
         }
-        let (mut rest, mut heard, mut pieces) = (&wire[..], Vec::<u8>::new(), pieces.iter().cycle());
+        let (mut rest, mut received, mut pieces) = (&wire[..], Vec::<u8>::new(), pieces.iter().cycle());
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.len().min(*pieces.next().unwrap()));
             theirs.opener.room(piece.len())[..piece.len()].copy_from_slice(piece);
@@ -128,10 +128,10 @@ proptest! {
                 if taken == 0 {
                     break;
                 }
-                heard.extend(&out[..taken]);
+                received.extend(&out[..taken]);
             }
         }
-        prop_assert_eq!(heard, texts.concat());
+        prop_assert_eq!(received, texts.concat());
     }
 
     #[test]

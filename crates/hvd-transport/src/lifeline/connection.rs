@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use hvd_rendezvous::Session;
+use hvd_rendezvous::SecureSession;
 use hvd_rendezvous::session::TAMPERED;
 use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
@@ -22,7 +22,7 @@ pub(crate) struct LifelineConnection {
     pub(super) peer: Rank,
     host: String,
     stream: TcpStream,
-    session: Session,
+    session: SecureSession,
     /// Whether bytes arrived that the peer did not send.
     is_tampered: bool,
     /// What has arrived of the next message.

@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_rendezvous::accept::{Acceptor, Guest};
+use hvd_rendezvous::accept::{AcceptedConnection, Acceptor};
 use hvd_rendezvous::deadline::Timed;
 use hvd_rendezvous::{Error as StoreError, JobKey, Purpose, handshake};
 use hvd_types::Rank;
@@ -69,7 +69,7 @@ impl MemoryOffer {
         }
         let files = Arc::new(files);
         let shared = Arc::clone(&files);
-        let serve = move |guest: Guest<UnixStream>| give(&guest, &shared);
+        let serve = move |accepted: AcceptedConnection<UnixStream>| give(&accepted, &shared);
         let acceptor = Acceptor::start(self.listener, "hvd-memory", key, serve)?;
         Ok(MemoryServer {
             files,
@@ -96,14 +96,17 @@ impl MemoryServer {
     }
 }
 
-fn give(guest: &Guest<UnixStream>, files: &[OwnedFd]) -> hvd_rendezvous::Result<()> {
-    if guest.purpose() != Purpose::Segment {
+fn give(
+    accepted: &AcceptedConnection<UnixStream>,
+    files: &[OwnedFd],
+) -> hvd_rendezvous::Result<()> {
+    if accepted.purpose() != Purpose::Segment {
         return Err(StoreError::Malformed(
             "the connection is not meant for shared memory",
         ));
     }
     for file in files {
-        send_fd::send(guest.stream(), file.as_fd())
+        send_fd::send(accepted.stream(), file.as_fd())
             .map_err(StoreError::io("handing over shared memory"))?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use hvd_rendezvous::accept::{Acceptor, Guest};
+use hvd_rendezvous::accept::{AcceptedConnection, Acceptor};
 use hvd_rendezvous::deadline::{self, Socket, Timed};
 use hvd_rendezvous::{Error as StoreError, Purpose};
 use hvd_types::Rank;
@@ -91,7 +91,9 @@ impl Incoming {
         let on_abort = event_sender.clone();
         abort.on_raise(Waker::new(move || on_abort.send(ConnectionEvent::Aborted)));
         let (sender, expected_peers) = (event_sender.clone(), Arc::clone(&expected));
-        let serve = move |guest: Guest<TcpStream>| receive(guest, &expected_peers, &sender);
+        let serve = move |accepted: AcceptedConnection<TcpStream>| {
+            receive(accepted, &expected_peers, &sender)
+        };
         let acceptor = Acceptor::start(listener, "hvd-mesh", &options.key, serve)?;
         Ok(Self {
             address,
@@ -148,15 +150,15 @@ impl Incoming {
 
 /// Serves one authenticated connection: reads its hello and passes it on.
 fn receive(
-    guest: Guest<TcpStream>,
+    accepted: AcceptedConnection<TcpStream>,
     expected: &ExpectedPeers,
     event_sender: &EventSender,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "receiving another rank's hello";
-    let purpose = guest.purpose();
+    let purpose = accepted.purpose();
     // From here on the connection belongs to the mesh: the other end may use it as soon as it is
     // welcomed, and closing the port must not end it.
-    let (kept, mut session) = guest.keep();
+    let (kept, mut session) = accepted.keep();
     let timed = Timed::new(&*kept, deadline::after(HELLO));
     let hello = hello::receive(&mut session.over(timed), purpose, expected);
     let (reply, rank, number) = hello.map_err(StoreError::io(doing))?;

@@ -15,7 +15,7 @@ use crate::shm::Capacities;
 use crate::{Error, Result};
 
 impl Bootstrap {
-    /// The memory of this host if all its ranks have it, else perhaps a note why not.
+    /// The memory of this host if all its ranks have it, else perhaps the reason why not.
     pub(super) fn share_memory(
         &self,
         offer: Option<Result<MemoryOffer>>,

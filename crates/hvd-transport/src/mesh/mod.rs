@@ -136,7 +136,7 @@ pub struct Mesh {
     /// Which ranks share a host.
     pub topology: Topology,
     /// Why the wire is not what was hoped for, for the log.
-    pub note: Option<String>,
+    pub fallback_reason: Option<String>,
     /// What signs and checks objects that ranks unpickle.
     pub objects: ObjectSeal,
 }
@@ -147,7 +147,7 @@ impl fmt::Debug for Mesh {
             .field("rank", &self.transport.rank())
             .field("transport", &self.transport.kind())
             .field("topology", &self.topology)
-            .field("note", &self.note)
+            .field("fallback_reason", &self.fallback_reason)
             .finish_non_exhaustive()
     }
 }
@@ -271,7 +271,7 @@ fn alone(options: &MeshOptions) -> Result<Mesh> {
         abort,
         lifeline: None,
         topology,
-        note: None,
+        fallback_reason: None,
         objects: objects(options, &[]),
     })
 }
@@ -334,7 +334,7 @@ impl Bootstrap {
         mut incoming: Incoming,
         store: &mut dyn Store,
     ) -> Result<Mesh> {
-        let (memory, note) = match self.share_memory(offer, store) {
+        let (memory, fallback_reason) = match self.share_memory(offer, store) {
             Ok(shared) => shared,
             Err(error) => {
                 let error = self.directory.abort.explain(error);
@@ -356,7 +356,7 @@ impl Bootstrap {
                 abort: self.directory.abort.clone(),
                 lifeline: Some(lifeline),
                 topology,
-                note,
+                fallback_reason,
                 objects: objects(self.options(), self.endpoints()),
             }),
             Err(error) => {

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use hvd_rendezvous::Session;
+use hvd_rendezvous::SecureSession;
 use hvd_rendezvous::session::LONGEST;
 
 use crate::secure_connection::SecureConnection;
@@ -28,7 +28,7 @@ pub(crate) struct Connection {
 /// What protects a connection.
 #[derive(Debug)]
 struct Seal {
-    session: Session,
+    session: SecureSession,
     /// The record that is being sent, and how much of it has gone.
     record: Vec<u8>,
     gone: usize,

@@ -58,12 +58,12 @@ proptest! {
     fn snap_1_every_snapshot_is_short_and_can_be_read(snapshot in any_snapshot()) {
         let bytes = snapshot.encode();
         prop_assert!(bytes.len() <= MAX_SNAPSHOT_BYTES);
-        let told = RankSnapshot::decode(&bytes).unwrap();
-        prop_assert_eq!(told.process, snapshot.process);
-        prop_assert_eq!(told.operations.len(), snapshot.operations.len().min(MAX_OPERATIONS));
-        // What was shortened once is told again word for word.
-        prop_assert_eq!(&RankSnapshot::decode(&told.encode()).unwrap(), &told);
-        let report = RankReport { rank: Rank::new(7), host: "h".to_owned(), snapshot: Some(told) };
+        let decoded = RankSnapshot::decode(&bytes).unwrap();
+        prop_assert_eq!(decoded.process, snapshot.process);
+        prop_assert_eq!(decoded.operations.len(), snapshot.operations.len().min(MAX_OPERATIONS));
+        // What was shortened once is decoded again word for word.
+        prop_assert_eq!(&RankSnapshot::decode(&decoded.encode()).unwrap(), &decoded);
+        let report = RankReport { rank: Rank::new(7), host: "h".to_owned(), snapshot: Some(decoded) };
         let all = vec![report, RankReport { rank: Rank::new(8), host: String::new(), snapshot: None }];
         prop_assert_eq!(RankReport::decode_all(&RankReport::encode_all(&all)).unwrap(), all);
     }

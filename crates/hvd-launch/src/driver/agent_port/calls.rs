@@ -10,7 +10,7 @@ use std::{
 
 use hvd_rendezvous::{
     Error as HandshakeError, Purpose,
-    accept::Guest,
+    accept::AcceptedConnection,
     deadline::{self, Timed},
 };
 
@@ -25,7 +25,7 @@ const LIMIT: u32 = 4096;
 
 /// Hears an agent out and gives its connection to whoever expects it.
 pub(super) fn receive(
-    mut guest: Guest<TcpStream>,
+    mut guest: AcceptedConnection<TcpStream>,
     waiting: &ExpectedAgents,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";

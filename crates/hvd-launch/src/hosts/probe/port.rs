@@ -14,7 +14,7 @@ use std::{
 
 use hvd_rendezvous::{
     Error as RendezvousError, JobKey, Purpose,
-    accept::{Acceptor, Guest},
+    accept::{AcceptedConnection, Acceptor},
 };
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, ipproto::TCP, listen, socket_with, sockopt,
@@ -120,7 +120,7 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Answers one caller until it leaves or says nothing more.
-fn serve(mut guest: Guest<TcpStream>, identity: u32) -> hvd_rendezvous::Result<()> {
+fn serve(mut guest: AcceptedConnection<TcpStream>, identity: u32) -> hvd_rendezvous::Result<()> {
     let doing = "answering a probe";
     if guest.purpose() != Purpose::Probe {
         return Err(RendezvousError::Malformed(

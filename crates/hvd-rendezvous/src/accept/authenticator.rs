@@ -1,36 +1,36 @@
-//! What a connection has to show before it is served.
+//! What a connection has to prove before it is served.
 
 use std::io::{Read, Write};
 
 use crate::deadline::Timed;
 use crate::handshake::{self, HELLO};
-use crate::{JobKey, Purpose, Result, Session};
+use crate::{JobKey, Purpose, Result, SecureSession};
 
 /// A check that every connection has to pass.
-pub trait Gate<S>: Send + Sync + 'static {
-    /// What a connection gets that has passed.
-    type Pass: Send;
+pub trait Authenticator<S>: Send + Sync + 'static {
+    /// What the check yields for a connection that has passed.
+    type Output: Send;
 
     /// Lets a connection pass that knows the job key; the stream ends by a deadline.
-    fn check(&self, stream: &mut Timed<'_, S>) -> Result<(Purpose, Self::Pass)>;
+    fn check(&self, stream: &mut Timed<'_, S>) -> Result<(Purpose, Self::Output)>;
 }
 
-/// The whole handshake; a connection that has passed is protected by its [`Session`].
+/// The whole handshake; a connection that has passed is protected by its [`SecureSession`].
 #[derive(Debug)]
 pub struct Handshake(pub JobKey);
 
-impl<S> Gate<S> for Handshake
+impl<S> Authenticator<S> for Handshake
 where
     for<'s> Timed<'s, S>: Read + Write,
 {
-    type Pass = Session;
+    type Output = SecureSession;
 
-    fn check(&self, stream: &mut Timed<'_, S>) -> Result<(Purpose, Session)> {
+    fn check(&self, stream: &mut Timed<'_, S>) -> Result<(Purpose, SecureSession)> {
         handshake::accept(stream, &self.0)
     }
 }
 
-/// The first message of a connection, which the gate has read.
+/// The first message of a connection, which the authenticator has read.
 pub type Hello = [u8; HELLO];
 
 /// Only the connector's first message, for a port that passes connections on to another process,
@@ -38,11 +38,11 @@ pub type Hello = [u8; HELLO];
 #[derive(Debug)]
 pub struct HelloOnly(pub JobKey);
 
-impl<S> Gate<S> for HelloOnly
+impl<S> Authenticator<S> for HelloOnly
 where
     for<'s> Timed<'s, S>: Read + Write,
 {
-    type Pass = Hello;
+    type Output = Hello;
 
     fn check(&self, stream: &mut Timed<'_, S>) -> Result<(Purpose, Hello)> {
         handshake::accept_hello(stream, &self.0)

@@ -1,4 +1,4 @@
-//! The noticeboard itself: values and exchanges behind one lock, with one condition variable for
+//! The key-value store itself: values and exchanges behind one lock, with one condition variable for
 //! everybody who waits. Shared by [`crate::Server`]'s threads and [`crate::MemoryStore`]; knows
 //! neither sockets nor bytes on a wire.
 
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
-use crate::exchange::{Exchanges, Values};
+use crate::exchange::{ExchangedValues, Exchanges};
 use crate::{Error, Result, deadline};
 
 #[derive(Debug, Default)]
-pub(crate) struct Board {
-    state: Mutex<State>,
-    /// Signalled when a value is put, a client has hung up, or the board is closed.
+pub(crate) struct SharedStore {
+    state: Mutex<StoreContents>,
+    /// Signalled when a value is put, a client has hung up, or the store is closed.
     put: Condvar,
-    /// Signalled when an exchange is decided, a client has hung up, or the board is closed. Apart
+    /// Signalled when an exchange is decided, a client has hung up, or the store is closed. Apart
     /// from `put`, so that each rank's first word does not wake all that already wait for the
     /// others.
     complete: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StoreContents {
     values: HashMap<String, Vec<u8>>,
     exchanges: Exchanges,
     last_number: u64,
@@ -33,14 +33,14 @@ struct State {
 
 /// For how long somebody waits.
 #[derive(Debug, Clone)]
-pub(crate) struct Patience {
+pub(crate) struct WaitLimit {
     timeout: Duration,
     end: Instant,
-    /// Set, before [`Board::wake`], when the answer is wanted no more.
+    /// Set, before [`SharedStore::wake`], when the answer is wanted no more.
     hung_up: Arc<AtomicBool>,
 }
 
-impl Patience {
+impl WaitLimit {
     /// A wait of a caller who does not go away.
     pub(crate) fn of(timeout: Duration) -> Self {
         Self::until_hang_up(timeout, Arc::default())
@@ -56,7 +56,7 @@ impl Patience {
     }
 }
 
-impl Board {
+impl SharedStore {
     pub(crate) fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         let mut state = self.open()?;
         state.values.insert(key.to_owned(), value.to_vec());
@@ -69,16 +69,16 @@ impl Board {
         self.lock().values.get(key).cloned()
     }
 
-    pub(crate) fn get(&self, key: &str, patience: &Patience) -> Result<Vec<u8>> {
+    pub(crate) fn get(&self, key: &str, limit: &WaitLimit) -> Result<Vec<u8>> {
         let mut state = self.open()?;
         loop {
             if let Some(value) = state.values.get(key) {
                 return Ok(value.clone());
             }
-            let changed = Self::wait(&self.put, state, patience)?;
+            let changed = Self::wait(&self.put, state, limit)?;
             state = changed.ok_or_else(|| Error::TimedOut {
                 key: key.to_owned(),
-                seconds: patience.timeout.as_secs(),
+                seconds: limit.timeout.as_secs(),
             })?;
         }
     }
@@ -96,18 +96,18 @@ impl Board {
         rank: Rank,
         size: usize,
         value: &[u8],
-        patience: &Patience,
-    ) -> Result<Values> {
+        limit: &WaitLimit,
+    ) -> Result<ExchangedValues> {
         let mut state = self.open()?;
-        let (visit, wakes) = state.exchanges.arrive(scope, rank, size, value)?;
+        let (attempt, wakes) = state.exchanges.arrive(scope, rank, size, value)?;
         if wakes {
             self.complete.notify_all();
         }
         let error = loop {
-            if let Some(outcome) = state.exchanges.outcome(&visit) {
+            if let Some(outcome) = state.exchanges.outcome(&attempt) {
                 return outcome;
             }
-            match Self::wait(&self.complete, state, patience) {
+            match Self::wait(&self.complete, state, limit) {
                 Ok(Some(changed)) => state = changed,
                 Ok(None) => break None,
                 Err(error) => break Some(error),
@@ -116,19 +116,19 @@ impl Board {
         // The lock was let go since the last look, so the exchange may be decided after all.
         let mut state = self.lock();
         if error.is_none()
-            && let Some(outcome) = state.exchanges.outcome(&visit)
+            && let Some(outcome) = state.exchanges.outcome(&attempt)
         {
             return outcome;
         }
         let Some(error) = error else {
             return Err(Error::MissingRanks {
                 scope: scope.to_owned(),
-                missing: state.exchanges.time_out(&visit),
+                missing: state.exchanges.time_out(&attempt),
                 size,
-                seconds: patience.timeout.as_secs(),
+                seconds: limit.timeout.as_secs(),
             });
         };
-        if state.exchanges.withdraw(&visit) {
+        if state.exchanges.withdraw(&attempt) {
             self.complete.notify_all();
         }
         Err(error)
@@ -162,11 +162,11 @@ impl Board {
         self.complete.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StoreContents> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self) -> Result<MutexGuard<'_, State>> {
+    fn open(&self) -> Result<MutexGuard<'_, StoreContents>> {
         let state = self.lock();
         if state.closed {
             Err(Error::Stopped)
@@ -178,13 +178,13 @@ impl Board {
     /// Waits for a change; `None` if the time is over.
     fn wait<'a>(
         changed: &Condvar,
-        state: MutexGuard<'a, State>,
-        patience: &Patience,
-    ) -> Result<Option<MutexGuard<'a, State>>> {
-        if patience.hung_up.load(Ordering::Acquire) {
+        state: MutexGuard<'a, StoreContents>,
+        limit: &WaitLimit,
+    ) -> Result<Option<MutexGuard<'a, StoreContents>>> {
+        if limit.hung_up.load(Ordering::Acquire) {
             return Err(Error::HungUp);
         }
-        let left = patience.end.saturating_duration_since(Instant::now());
+        let left = limit.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(None);
         }
@@ -209,80 +209,80 @@ mod tests {
 
     #[test]
     fn a_finished_exchange_is_forgotten() {
-        let board = Arc::new(Board::default());
+        let store = Arc::new(SharedStore::default());
         for round in 0..100 {
             let scope = format!("round {}", round % 2);
-            let board = Arc::clone(&board);
-            let inner = Arc::clone(&board);
+            let store = Arc::clone(&store);
+            let inner = Arc::clone(&store);
             let results = hvd_testkit::run_ranks(3, move |rank| {
-                let (value, patience) = (rank.number().to_le_bytes(), Patience::of(LONG));
+                let (value, limit) = (rank.number().to_le_bytes(), WaitLimit::of(LONG));
                 inner
-                    .exchange(&scope, rank, 3, &value[..1], &patience)
+                    .exchange(&scope, rank, 3, &value[..1], &limit)
                     .unwrap()
             });
             assert!(results.iter().all(|values| **values == [[0], [1], [2]]));
-            assert!(board.lock().exchanges.is_empty(), "after round {round}");
+            assert!(store.lock().exchanges.is_empty(), "after round {round}");
         }
     }
 
     #[test]
     fn a_rank_that_timed_out_is_not_there_any_more_and_may_come_again() {
-        let board = Arc::new(Board::default());
-        let visit = |rank, patience| {
-            let patience = Patience::of(patience);
-            board.exchange("e", Rank::new(rank), 2, &[0], &patience)
+        let store = Arc::new(SharedStore::default());
+        let attempt = |rank, limit| {
+            let limit = WaitLimit::of(limit);
+            store.exchange("e", Rank::new(rank), 2, &[0], &limit)
         };
         for rank in [1, 0, 1] {
-            let error = visit(rank, SHORT).unwrap_err();
+            let error = attempt(rank, SHORT).unwrap_err();
             assert!(
                 matches!(&error, Error::MissingRanks { missing, .. }
                     if *missing == [Rank::new(1 - rank)]),
                 "{error}"
             );
         }
-        let inner = Arc::clone(&board);
+        let inner = Arc::clone(&store);
         let results = hvd_testkit::run_ranks(2, move |rank| {
-            let patience = Patience::of(LONG);
-            inner.exchange("e", rank, 2, b"new", &patience).unwrap()
+            let limit = WaitLimit::of(LONG);
+            inner.exchange("e", rank, 2, b"new", &limit).unwrap()
         });
         assert!(results.iter().all(|values| **values == [b"new", b"new"]));
     }
 
     #[test]
     fn a_hang_up_ends_the_wait_and_withdraws_the_value() {
-        let board = Arc::new(Board::default());
+        let store = Arc::new(SharedStore::default());
         let hung_up = Arc::new(AtomicBool::new(false));
-        let patience = Patience::until_hang_up(LONG, Arc::clone(&hung_up));
-        let (waiting, theirs) = (Arc::clone(&board), patience.clone());
+        let limit = WaitLimit::until_hang_up(LONG, Arc::clone(&hung_up));
+        let (waiting, theirs) = (Arc::clone(&store), limit.clone());
         let waiter = std::thread::Builder::new()
             .name("hvd-test-waiter".into())
             .spawn(move || waiting.exchange("e", Rank::new(0), 2, b"old", &theirs))
             .unwrap();
         hung_up.store(true, Ordering::Release);
-        board.wake();
+        store.wake();
         assert!(matches!(waiter.join().unwrap(), Err(Error::HungUp)));
-        assert!(matches!(board.get("k", &patience), Err(Error::HungUp)));
-        let patience = Patience::of(SHORT);
-        let error = board.exchange("e", Rank::new(1), 2, b"", &patience);
+        assert!(matches!(store.get("k", &limit), Err(Error::HungUp)));
+        let limit = WaitLimit::of(SHORT);
+        let error = store.exchange("e", Rank::new(1), 2, b"", &limit);
         assert!(matches!(error, Err(Error::MissingRanks { .. })));
     }
 
     #[test]
     fn numbers_are_given_once() {
-        let board = Board::default();
-        assert_eq!(board.number().unwrap() + 1, board.number().unwrap());
+        let store = SharedStore::default();
+        assert_eq!(store.number().unwrap() + 1, store.number().unwrap());
     }
 
     #[test]
     fn closing_ends_waits() {
-        let board = Arc::new(Board::default());
-        let waiting = Arc::clone(&board);
+        let store = Arc::new(SharedStore::default());
+        let waiting = Arc::clone(&store);
         let waiter = std::thread::Builder::new()
             .name("hvd-test-waiter".into())
-            .spawn(move || waiting.get("never", &Patience::of(LONG)))
+            .spawn(move || waiting.get("never", &WaitLimit::of(LONG)))
             .unwrap();
-        board.close();
+        store.close();
         assert!(matches!(waiter.join().unwrap(), Err(Error::Stopped)));
-        assert!(matches!(board.put("k", b""), Err(Error::Stopped)));
+        assert!(matches!(store.put("k", b""), Err(Error::Stopped)));
     }
 }

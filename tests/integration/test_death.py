@@ -107,11 +107,6 @@ def test_killed_rank_is_noticed_although_its_forked_child_lives(transport: str) 
     kill_and_check(2, environment)
 
 
-@pytest.mark.parametrize("victim", range(RANKS))
-def test_killed_rank_is_named_although_others_read_its_memory(victim: int) -> None:
-    kill_and_check(victim, {"ELEMENTS": "2000000", "HOROVOD_SHM_DIRECT": "1"})
-
-
 # Rank 1 ends in the middle; the others fail because of it, and often end first.
 LEAVING = """
 import sys

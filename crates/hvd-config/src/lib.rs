@@ -19,6 +19,6 @@ pub use setting::{
     name,
 };
 pub use worker::{
-    Autotune, DirectReads, EncryptionChoice, JoinAverage, KeySource, LogLevel, Rendezvous,
-    StallCheck, Timeline, TransportChoice, WorkerConfig,
+    Autotune, EncryptionChoice, JoinAverage, KeySource, LogLevel, Rendezvous, StallCheck, Timeline,
+    TransportChoice, WorkerConfig,
 };

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use hvd_types::Placement;
 
-pub use choice::{DirectReads, EncryptionChoice, JoinAverage, LogLevel, TransportChoice};
+pub use choice::{EncryptionChoice, JoinAverage, LogLevel, TransportChoice};
 pub use feature::{Autotune, StallCheck, Timeline};
 pub use identity::{KeySource, Rendezvous};
 
@@ -45,8 +45,6 @@ pub struct WorkerConfig {
     pub timeout: Duration,
     /// What moves the bytes.
     pub transport: TransportChoice,
-    /// Whether ranks of this host read large tensors out of each other's memory.
-    pub direct_reads: DirectReads,
     /// What is encrypted on connections between ranks.
     pub encryption: EncryptionChoice,
     /// How many connections carry tensors between two ranks; `None` leaves it to the transport.
@@ -129,7 +127,6 @@ impl WorkerConfig {
             port_range: network::port_range(environment)?,
             timeout: Duration::from_secs(seconds),
             transport: TransportChoice::read(environment)?,
-            direct_reads: DirectReads::read(environment)?,
             encryption: EncryptionChoice::read(environment)?,
             tcp_connections: network::tcp_connections(environment)?,
             tcp_congestion: network::tcp_congestion(environment),

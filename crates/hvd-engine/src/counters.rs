@@ -10,7 +10,6 @@ pub(crate) struct Counters {
     pub(crate) plans: Counter,
     pub(crate) planned_operations: Counter,
     pub(crate) negotiated_operations: Counter,
-    pub(crate) direct_operations: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +38,6 @@ pub struct Counts {
     pub planned_operations: u64,
     /// Operations that were executed because the ranks negotiated them.
     pub negotiated_operations: u64,
-    /// Operations whose tensor the ranks of a host read out of each other's memory.
-    pub direct_operations: u64,
     /// Connections to other ranks, over which control messages and tensors travel.
     pub connections: u64,
 }
@@ -54,7 +51,6 @@ impl Counters {
             plans: self.plans.get(),
             planned_operations: self.planned_operations.get(),
             negotiated_operations: self.negotiated_operations.get(),
-            direct_operations: self.direct_operations.get(),
             connections: u64::try_from(connections).unwrap_or(u64::MAX),
         }
     }

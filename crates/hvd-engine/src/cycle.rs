@@ -16,7 +16,6 @@ use hvd_wire::{Note, Operation, Ready, Response, SetVerdict, Verdict};
 use crate::control::ControlChannel;
 use crate::counters::Counters;
 use crate::engine::Farewell;
-use crate::execute::direct::DirectReads;
 use crate::execute::team::{Hierarchy, Team};
 use crate::execute::{Executor, Task};
 use crate::handle::{Completer, Outcome};
@@ -111,7 +110,7 @@ impl Cycle {
         });
         Self {
             control: ControlChannel::new(peers.into_iter()),
-            executor: Executor::new(hierarchy, Arc::clone(&counters)),
+            executor: Executor::new(hierarchy),
             observer,
             inquest: Inquest::new(None, transport.waker()),
             transport,
@@ -148,12 +147,6 @@ impl Cycle {
     pub(crate) fn with_status_query(self, status_query: Option<StatusQuery>) -> Self {
         let inquest = Inquest::new(status_query, self.transport.waker());
         Self { inquest, ..self }
-    }
-
-    /// Has large tensors read out of the memory of other ranks, or not.
-    pub(crate) fn with_direct_reads(mut self, reads: DirectReads) -> Self {
-        self.executor.set_direct_reads(reads);
-        self
     }
 
     /// Has algorithms chosen by what they cost on this network.

@@ -17,7 +17,6 @@ use crate::affinity::Core;
 use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
 use crate::counters::{Counters, Counts};
 use crate::cycle::Cycle;
-use crate::execute::direct::DirectReads;
 use crate::execute::team::{Hierarchy, Team};
 use crate::fusion::plan::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles, LastHandles, Outcome, Progress};
@@ -53,8 +52,6 @@ pub struct EngineOptions {
     /// Whether the algorithm of an allreduce is chosen by what messages are measured to cost, and
     /// not by a fixed size.
     pub measure_network: bool,
-    /// Whether ranks of one host read large tensors out of each other's memory.
-    pub direct_reads: DirectReads,
     /// What an average is divided by while some ranks have joined.
     pub join_average: JoinAverage,
     /// How many ranks, and how many hosts, one rank speaks for in the negotiation. `None` leaves it
@@ -85,7 +82,6 @@ impl Default for EngineOptions {
             group_fusion: GroupFusion::default(),
             plans: true,
             measure_network: false,
-            direct_reads: DirectReads::default(),
             join_average: JoinAverage::default(),
             fan_out: None,
             hierarchy: Hierarchy::default(),
@@ -164,8 +160,7 @@ impl Engine {
         let cycle = Cycle::new(
             transport, to_cycle, voice, registry, hosts, hierarchy, observer,
         )
-        .with_status_query(status_query)
-        .with_direct_reads(options.direct_reads);
+        .with_status_query(status_query);
         let cycle = if options.measure_network {
             cycle.with_measured_network()
         } else {

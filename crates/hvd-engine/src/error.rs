@@ -117,13 +117,6 @@ impl From<hvd_transport::Error> for Error {
                 );
                 Self::PeerLost(Failure { rank, host, reason })
             }
-            hvd_transport::Error::Unreadable { rank, host, source } => {
-                let reason = format!(
-                    "no longer lets other ranks read its memory: {source}; HOROVOD_SHM_DIRECT=0 \
-                     does without"
-                );
-                Self::PeerLost(Failure { rank, host, reason })
-            }
             other => Self::Internal(other.to_string()),
         }
     }

@@ -48,7 +48,6 @@ pub use autotune::{AutotuneOptions, Choice, Dimension};
 pub use counters::Counts;
 pub use engine::{Engine, EngineOptions, Farewell};
 pub use error::{Error, ErrorClass, Result};
-pub use execute::direct::DirectReads;
 pub use execute::team::Hierarchy;
 pub use fusion::plan::GroupFusion;
 pub use handle::{Completion, Handle, LastHandles, Outcome, Progress};

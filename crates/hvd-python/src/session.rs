@@ -9,8 +9,8 @@ use std::thread;
 
 use hvd_config::{Environment, Timeline, WorkerConfig};
 use hvd_engine::{
-    Core, DirectReads, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage,
-    LastHandles, StallOptions,
+    Core, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage, LastHandles,
+    StallOptions,
 };
 use hvd_transport::{
     Abort, Failure, InitAttempt, Lifeline, Membership, Mesh, ObjectSeal, StatusQuery, StoreError,
@@ -179,11 +179,6 @@ fn engine_options(
         // The algorithm decides on the order of additions, and so on the last bits.
         measure_network: !config.deterministic,
         // Either way gives the same bits, deterministic or not.
-        direct_reads: match config.direct_reads {
-            hvd_config::DirectReads::Auto => DirectReads::IfFaster,
-            hvd_config::DirectReads::Never => DirectReads::Never,
-            hvd_config::DirectReads::Always => DirectReads::Always,
-        },
         group_fusion: if config.disable_group_fusion {
             GroupFusion::Separate
         } else {
@@ -427,7 +422,6 @@ pub(crate) fn counters() -> PyResult<BTreeMap<&'static str, u64>> {
         ("plans", counts.plans),
         ("planned_operations", counts.planned_operations),
         ("negotiated_operations", counts.negotiated_operations),
-        ("direct_operations", counts.direct_operations),
         ("connections", counts.connections),
     ]))
 }

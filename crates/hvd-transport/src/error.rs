@@ -37,16 +37,6 @@ pub enum Error {
         /// Its host.
         host: String,
     },
-    /// A peer let this rank read its memory, and in the middle of an operation no longer does.
-    #[error("rank {rank} on host `{host}` no longer lets this rank read its memory: {source}")]
-    Unreadable {
-        /// The peer whose memory it is.
-        rank: Rank,
-        /// Its host.
-        host: String,
-        /// The system's answer.
-        source: io::Error,
-    },
     /// The ranks of the job could not be connected with each other.
     #[error("cannot connect the ranks of the job: {0}")]
     Bootstrap(String),

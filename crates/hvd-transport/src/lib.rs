@@ -41,5 +41,5 @@ pub use membership::Membership;
 pub use mesh::{
     Encryption, Mesh, MeshOptions, RankAddresses, TcpOptions, TransportKind, join, join_until,
 };
-pub use shm::{Inputs, Place, SharedSlots};
+pub use shm::{Inputs, SharedSlots};
 pub use transport::{ConnectionCount, Interest, Lane, Transport, Wake};

@@ -251,9 +251,8 @@ def counters() -> dict[str, int]:
     `negotiation_messages` counts what it has sent to agree with other ranks on what comes next,
     `negotiated_operations` what was executed after that. A step that is always the same follows a
     plan instead (`plans`): its operations (`planned_operations`) need no negotiation, only a note
-    each that says that this rank has begun (`notes`). `direct_operations` counts the allreduces for
-    which the ranks of a host read each other's memory (`HOROVOD_SHM_DIRECT`). `connections` is the
-    number of connections to ranks of other hosts; they are made when they are first needed.
+    each that says that this rank has begun (`notes`). `connections` is the number of
+    connections to ranks of other hosts; they are made when they are first needed.
     """
     _initialized()
     return _core.counters()

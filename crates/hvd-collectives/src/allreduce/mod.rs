@@ -4,7 +4,6 @@
 
 mod adasum;
 mod choice;
-mod direct;
 mod halving_doubling;
 mod recursive_doubling;
 mod ring;
@@ -13,7 +12,6 @@ mod shares;
 
 pub use adasum::adasum;
 pub use choice::{Algorithm, Cost};
-pub use direct::direct_allreduce;
 pub use halving_doubling::halving_doubling_allreduce;
 pub use recursive_doubling::recursive_doubling_allreduce;
 pub(crate) use ring::reduce_own_block;

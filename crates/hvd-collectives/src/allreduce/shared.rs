@@ -29,7 +29,7 @@ use crate::{Combine, Communicator, Result, Workspace};
 const BLOCK: usize = 16 * 1024;
 
 /// Chunks begin on multiples of this: a cache line, and a multiple of every element.
-pub(super) const GRAIN: usize = 64;
+const GRAIN: usize = 64;
 
 /// Reduces tensors over all members, and multiplies the result by `factor`, if the members see the
 /// same memory; else returns false and has done nothing. Every member must give as many bytes.
@@ -67,7 +67,7 @@ pub fn shared_allreduce(
 }
 
 /// Fails before anything is shown, or the members would not be in step any more.
-pub(super) fn check(combine: Combine, factor: f64, tensors: &mut [Tensor<'_>]) -> Result<()> {
+fn check(combine: Combine, factor: f64, tensors: &mut [Tensor<'_>]) -> Result<()> {
     scale(combine.dtype, factor, &mut [])?;
     for tensor in tensors {
         combine.check(tensor.len())?;
@@ -82,7 +82,7 @@ pub(super) fn check(combine: Combine, factor: f64, tensors: &mut [Tensor<'_>]) -
 }
 
 /// Bytes of each chunk but the last: as even as possible, about `most` but whole grains.
-pub(super) fn chunk_bytes(total: usize, most: usize) -> usize {
+fn chunk_bytes(total: usize, most: usize) -> usize {
     let most = (most / GRAIN).max(1) * GRAIN;
     let chunks = total.div_ceil(most).max(1);
     total.div_ceil(chunks).next_multiple_of(GRAIN)
@@ -215,7 +215,7 @@ fn show_in(
 }
 
 /// The values themselves if they need no scaling, else scaled in `place`.
-pub(super) fn scaled<'v>(
+fn scaled<'v>(
     combine: Combine,
     factor: f64,
     values: &'v [u8],

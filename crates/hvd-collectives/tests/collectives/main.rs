@@ -3,15 +3,13 @@
 //! (`movement.rs`, `reductions.rs`, `adasum.rs`, and `hierarchical.rs` with hosts for sizes); the
 //! kernels by themselves (`kernels.rs`, `neutral.rs`); worked examples (`examples.rs`); the
 //! bytes on the wire where they are the point (`traffic.rs`); what only ranks that see the same
-//! memory do (`shared.rs`), or read each other's (`direct.rs`); and calls that must fail
-//! (`refusals.rs`).
+//! memory do (`shared.rs`); and calls that must fail (`refusals.rs`).
 //!
 //! A transport takes part in the table with one line at the end of this file.
 
 #[cfg(test)]
 mod adasum;
 #[cfg(test)]
-mod direct;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]

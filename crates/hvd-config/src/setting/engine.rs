@@ -29,7 +29,6 @@ pub(super) const COMMUNICATION: Group = Group {
             "What moves tensors between ranks; `auto` takes shared memory inside a host and TCP between \
              hosts.",
         ),
-        SHM_DIRECT,
         ENCRYPT,
         setting(
             name::IGNORE_LAUNCHER,
@@ -77,15 +76,6 @@ const ENCRYPT: Setting = setting(
     "control",
     "What is encrypted and protected from changes on TCP connections between ranks: `control` covers \
      everything but the contents of tensors, `all` covers those too, by AES-256-GCM.",
-);
-
-const SHM_DIRECT: Setting = setting(
-    name::SHM_DIRECT,
-    Values::OneOf(&["auto", "0", "1"], "`auto`, 0 or 1"),
-    "auto",
-    "Whether ranks of one host read a tensor of 4 MiB or more, allreduced by itself, out of each \
-     other's memory instead of copying it through shared memory: `auto` measures which is \
-     faster, 1 does it wherever the kernel allows, 0 never does.",
 );
 
 pub(super) const OPERATIONS: Group = Group {

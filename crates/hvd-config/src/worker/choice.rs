@@ -13,17 +13,6 @@ pub enum TransportChoice {
     Tcp,
 }
 
-/// Whether ranks of one host read large tensors out of each other's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DirectReads {
-    /// If that is measured to be faster.
-    Auto,
-    /// Never.
-    Never,
-    /// Wherever the system allows it.
-    Always,
-}
-
 /// Horovod's log levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it all")]
@@ -71,17 +60,6 @@ impl EncryptionChoice {
             "control" => Ok(Self::Control),
             "all" => Ok(Self::All),
             text => Err(malformed(name::ENCRYPT, text)),
-        }
-    }
-}
-
-impl DirectReads {
-    pub(super) fn read(environment: &Environment) -> Result<Self> {
-        match word(environment, name::SHM_DIRECT, "auto").as_str() {
-            "auto" => Ok(Self::Auto),
-            "0" => Ok(Self::Never),
-            "1" => Ok(Self::Always),
-            text => Err(malformed(name::SHM_DIRECT, text)),
         }
     }
 }

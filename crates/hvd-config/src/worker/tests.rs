@@ -98,7 +98,6 @@ fn garbage_is_an_error_that_names_the_variable() {
         ("HOROVOD_LOG_LEVEL", "loud"),
         ("HOROVOD_LOG_HIDE_TIME", "2"),
         ("HOROVOD_TRANSPORT", "pigeon"),
-        ("HOROVOD_SHM_DIRECT", "2"),
         ("HOROVOD_ENCRYPT", "some"),
         ("HOROVOD_RANK", "one"),
         ("HOROVOD_GLOO_RENDEZVOUS_PORT", "70000"),
@@ -167,7 +166,6 @@ fn what_is_not_set_is_as_documented() {
     assert_eq!((config.timeline, config.autotune), (None, None));
     assert_eq!(config.dump_dir, None);
     assert_eq!(config.control_fan_out, None);
-    assert_eq!(config.direct_reads, DirectReads::Auto);
     let stall = config.stall_check.unwrap();
     assert_eq!(stall.warning, Duration::from_secs(60));
     assert_eq!(stall.shutdown, None);
@@ -198,14 +196,6 @@ fn switches_and_words_are_read() {
     assert_eq!(config.hierarchical_allgather, Some(false));
     assert_eq!(config.join_average, JoinAverage::Contributors);
     assert_eq!(config.dump_dir, Some("/reports".into()));
-}
-
-#[test]
-fn memory_of_others_is_read_always_never_or_by_measurement() {
-    let reads = |text| read(&[("HOROVOD_SHM_DIRECT", text)]).unwrap().direct_reads;
-    assert_eq!(reads("1"), DirectReads::Always);
-    assert_eq!(reads("0"), DirectReads::Never);
-    assert_eq!(reads("Auto"), DirectReads::Auto);
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Allreduce: the same reduction of everybody's tensor, everywhere.
 //!
-//! Ranks that see the same memory reduce tensors where they are, a large one perhaps straight out of
-//! each other's memory (`direct.rs`). Otherwise a single tensor is
-//! reduced where its result goes, and several travel back to back in the fusion buffer. Prescale
-//! happens on the way in; postscale and the division of an average are one factor on the way out.
+//! Ranks that see the same memory reduce tensors where they are. Otherwise a single tensor is reduced
+//! where its result goes, and several travel back to back in the fusion buffer. Prescale happens on
+//! the way in; postscale and the division of an average are one factor on the way out.
 
 use std::sync::Arc;
 
@@ -69,11 +68,7 @@ fn in_shared_memory(
         .collect();
     let (combine, factor) = (combine(operation), factor_out(operation));
     let (comm, workspace) = (&mut context.comm, &mut *context.workspace);
-    let members = &context.team.members;
-    let direct = &mut *context.direct;
-    if !direct.allreduce(comm, members, (combine, factor), &mut tensors, workspace)? {
-        hvd_collectives::shared_allreduce(comm, combine, factor, &mut tensors, workspace)?;
-    }
+    hvd_collectives::shared_allreduce(comm, combine, factor, &mut tensors, workspace)?;
     drop(tensors);
     let outcome = |(plan, _, memory, _): (Arc<TensorPlan>, Source, Memory, f64)| Outcome {
         output: memory.into_buffer(),

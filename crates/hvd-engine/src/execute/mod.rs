@@ -9,7 +9,6 @@ mod allreduce;
 mod alltoall;
 mod barrier;
 mod broadcast;
-pub(crate) mod direct;
 mod network_cost;
 pub(crate) mod noted;
 mod phases;
@@ -23,13 +22,11 @@ use hvd_transport::Transport;
 use hvd_types::{OpKind, Rank};
 use hvd_wire::{Operation, TensorPlan, Tuned};
 
-use crate::counters::Counters;
 use crate::handle::{Completer, Outcome};
 use crate::queue::BoxedEntry;
 use crate::tensor::{Source, Target};
 use crate::timeline::{Activity, Timeline};
 use crate::{Error, Result};
-use direct::{Direct, DirectReads};
 use phases::Phases;
 use team::{Hierarchy, Team};
 
@@ -64,8 +61,6 @@ struct Context<'a> {
     fusion: &'a mut Scratch,
     /// Where the result of a fused operation lands if it is not in the same place.
     result: &'a mut Scratch,
-    /// Which teams read large tensors out of each other's memory.
-    direct: &'a mut Direct,
     phases: Phases<'a>,
 }
 
@@ -99,24 +94,17 @@ pub(crate) struct Executor {
     workspace: Workspace,
     fusion: Scratch,
     result: Scratch,
-    direct: Direct,
 }
 
 impl Executor {
-    pub(crate) fn new(hierarchy: Hierarchy, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(hierarchy: Hierarchy) -> Self {
         Self {
             hierarchy,
             measures: false,
             workspace: Workspace::default(),
             fusion: Scratch::new(),
             result: Scratch::new(),
-            direct: Direct::new(counters),
         }
-    }
-
-    /// Decides, before the first operation, on large tensors of ranks of one host.
-    pub(crate) fn set_direct_reads(&mut self, reads: DirectReads) {
-        self.direct.reads = reads;
     }
 
     /// Has the network measured once, to choose algorithms by what they cost on it.
@@ -195,7 +183,6 @@ impl Executor {
             workspace: &mut self.workspace,
             fusion: &mut self.fusion,
             result: &mut self.result,
-            direct: &mut self.direct,
             phases,
         };
         match operation.kind {

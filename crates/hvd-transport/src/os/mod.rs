@@ -4,6 +4,5 @@
 pub(crate) mod event;
 pub(crate) mod futex;
 pub(crate) mod memory;
-pub(crate) mod peer_memory;
 pub(crate) mod send_fd;
 pub(crate) mod socket;

@@ -8,7 +8,6 @@
 //! writes nonsense causes an error here, never an access out of bounds.
 
 mod doorbell;
-mod reach;
 mod ring;
 #[cfg(test)]
 mod ring_tests;
@@ -22,7 +21,6 @@ mod turn;
 // The test `interleavings` compiles the doorbell with other atomics under this name.
 use std::sync::atomic;
 
-pub use reach::Place;
 pub(crate) use ring::Corrupt;
 pub(crate) use rings::Rings;
 pub(crate) use segment::{Capacities, Segment};

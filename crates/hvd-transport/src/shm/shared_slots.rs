@@ -34,10 +34,10 @@ const GRAIN: usize = 64;
 /// The slots of some ranks of one host, for the length of one operation.
 #[derive(Debug)]
 pub struct SharedSlots<'a> {
-    pub(super) context: &'a RankContext,
-    pub(super) rings: &'a mut Rings,
+    context: &'a RankContext,
+    rings: &'a mut Rings,
     /// By position.
-    pub(super) group: Vec<SlotPeer>,
+    group: Vec<SlotPeer>,
     index: usize,
     /// Chunks of this operation that were put, shown, finished and taken.
     put: u64,

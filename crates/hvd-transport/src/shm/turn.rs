@@ -120,26 +120,6 @@ impl AwaitedCount {
     }
 }
 
-/// Waits up to `limit` for the job's end, which is the error.
-pub(super) fn expect_end(context: &RankContext, rings: &mut Rings, limit: Duration) -> Result<()> {
-    let deadline = Some(Instant::now() + limit);
-    let mut in_time = true;
-    while in_time {
-        context.abort.check()?;
-        let (bell, seen) = (rings.bell().clone(), rings.seen());
-        let has_ended = || context.abort.cause().is_some();
-        let slept = match &bell.flag {
-            None => bell.sleep(seen, deadline, has_ended),
-            Some(flag) => bell
-                .sleep_by(seen, has_ended, || wait_for(flag, deadline))
-                .unwrap_or(Ok(true)),
-        };
-        rings.awake();
-        in_time = slept.map_err(Error::io("sleeping on shared memory"))?;
-    }
-    context.abort.check()
-}
-
 fn wait_for(flag: &Flag, deadline: Option<Instant>) -> io::Result<bool> {
     let in_time = poll(&mut [PollFd::new(flag, PollFlags::IN)], deadline)?;
     flag.lower();

@@ -1,5 +1,5 @@
 //! The words of the domain, shared by every other crate: who a process is ([`Rank`],
-//! [`Ranks`], [`Placement`]), what a tensor is ([`DType`], [`Shape`], [`Device`]) and what is done with it
+//! [`Ranks`], [`Placement`], [`Topology`]), what a tensor is ([`DType`], [`Shape`], [`Device`]) and what is done with it
 //! ([`OpKind`], [`ReduceOp`]); and how the text of one process is quoted by another ([`printable`]).
 //!
 //! Nothing here does input or output, starts a thread or reads a clock.
@@ -14,6 +14,7 @@ mod printable;
 mod rank;
 mod ranks;
 mod shape;
+mod topology;
 
 pub use device::Device;
 pub use dtype::DType;
@@ -23,6 +24,7 @@ pub use printable::printable;
 pub use rank::{ProcessSetId, Rank};
 pub use ranks::Ranks;
 pub use shape::Shape;
+pub use topology::{Location, Topology};
 
 /// A number that stands for no member of an enumeration, as found on the wire or in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -14,12 +14,12 @@ use std::thread;
 use std::time::Instant;
 
 use hvd_collectives::{
-    Combine, Communicator, Hosts, PartsMut, Reduction, Tuning, Workspace, allgather_in_place,
-    allreduce, hierarchical_allgather, hierarchical_allreduce,
+    Combine, Communicator, PartsMut, Reduction, Tuning, Workspace, allgather_in_place, allreduce,
+    hierarchical_allgather, hierarchical_allreduce,
 };
 use hvd_transport::Transport;
 use hvd_transport::testing::{Wire, mesh_of};
-use hvd_types::{DType, Rank};
+use hvd_types::{DType, Rank, Topology};
 
 const LENGTHS: [usize; 6] = [4, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 32 << 20];
 const SUM: Combine = Combine {
@@ -31,7 +31,7 @@ const SUM: Combine = Combine {
 struct Way<'a> {
     transport: &'a mut dyn Transport,
     members: &'a [Rank],
-    hosts: &'a Hosts,
+    topology: &'a Topology,
     workspace: Workspace,
 }
 
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn compare(host_of: &[usize]) -> Result<(), Box<dyn Error>> {
     let mut ends = mesh_of(Wire::Mixed, host_of.len());
     let members: Vec<Rank> = (0..host_of.len()).map(Rank::from_index).collect();
-    let hosts = Hosts::from_indexes(host_of)?;
+    let topology = Topology::new(host_of.iter().map(usize::to_string));
     println!("ranks on hosts {host_of:?}");
     println!("operation      bytes   flat us   (fastest)   by host us   (fastest)");
     for (name, bodies) in PAIRS {
@@ -65,7 +65,7 @@ fn compare(host_of: &[usize]) -> Result<(), Box<dyn Error>> {
                         let way = Way {
                             transport: &mut *end.transport,
                             members: &members,
-                            hosts: &hosts,
+                            topology: &topology,
                             workspace: Workspace::new(Tuning::default()),
                         };
                         scope.spawn(move || measure(way, bodies, length))
@@ -111,7 +111,7 @@ fn flat_allreduce(way: &mut Way<'_>, buffer: &mut [u8]) -> hvd_collectives::Resu
 }
 
 fn host_allreduce(way: &mut Way<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
-    hierarchical_allreduce(way.transport, way.hosts, SUM, buffer, &mut way.workspace)
+    hierarchical_allreduce(way.transport, way.topology, SUM, buffer, &mut way.workspace)
 }
 
 fn flat_allgather(way: &mut Way<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
@@ -128,7 +128,7 @@ fn host_allgather(way: &mut Way<'_>, buffer: &mut [u8]) -> hvd_collectives::Resu
         counts: &counts(buffer, way.members.len()),
         bytes: buffer,
     };
-    hierarchical_allgather(way.transport, way.hosts, output, &way.workspace.tuning)
+    hierarchical_allgather(way.transport, way.topology, output, &way.workspace.tuning)
 }
 
 /// Equal parts, and what is left over in the last one.

@@ -16,13 +16,12 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use hvd_collectives::{
-    Combine, Communicator, Hosts, Reduction, Workspace, allreduce, barrier,
-    halving_doubling_allreduce, hierarchical_allreduce, recursive_doubling_allreduce,
-    ring_allreduce,
+    Combine, Communicator, Reduction, Workspace, allreduce, barrier, halving_doubling_allreduce,
+    hierarchical_allreduce, recursive_doubling_allreduce, ring_allreduce,
 };
 use hvd_config::{Environment, WorkerConfig};
 use hvd_transport::{Abort, Transport, connect};
-use hvd_types::{DType, Rank};
+use hvd_types::{DType, Rank, Topology};
 
 const SIZES: [usize; 6] = [4, 1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 26];
 const BUDGET: Duration = Duration::from_secs(2);
@@ -38,16 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let joined = start.elapsed();
     let transport = mesh.transport.as_mut();
     let members: Vec<Rank> = (0..transport.size()).map(Rank::from_index).collect();
-    let names = &mesh.hosts;
-    let host_of: Vec<usize> = names
-        .iter()
-        .map(|name| names.iter().position(|other| other == name).unwrap_or(0))
-        .collect();
-    let hosts = Hosts::from_indexes(&host_of)?;
+    let topology = Topology::new(mesh.hosts);
     let mut bench = Bench {
         transport,
         members: &members,
-        hosts: &hosts,
+        topology: &topology,
         workspace: Workspace::default(),
     };
     bench.say(&format!("joined in {joined:.0?}"));
@@ -65,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 struct Bench<'a> {
     transport: &'a mut dyn Transport,
     members: &'a [Rank],
-    hosts: &'a Hosts,
+    topology: &'a Topology,
     workspace: Workspace,
 }
 
@@ -91,7 +85,7 @@ const WAYS: [(&str, Way); 5] = [
     }),
     ("hosts", |bench, buffer| {
         let workspace = &mut bench.workspace;
-        hierarchical_allreduce(bench.transport, bench.hosts, COMBINE, buffer, workspace)
+        hierarchical_allreduce(bench.transport, bench.topology, COMBINE, buffer, workspace)
     }),
 ];
 
@@ -123,7 +117,7 @@ impl Bench<'_> {
         let mut line = vec![format!("{bytes:>10} B")];
         for (name, way) in WAYS {
             if (name == "doubling" && bytes > 1 << 24)
-                || (name == "hosts" && self.hosts.hosts() == 1)
+                || (name == "hosts" && self.topology.host_count() == 1)
             {
                 continue;
             }

@@ -91,18 +91,6 @@ pub enum Error {
         /// The next power of two above.
         above: usize,
     },
-    /// A list of hosts in which one has no ranks, or which is empty.
-    #[error("host {host} has no ranks; list only hosts on which ranks run, and at least one")]
-    EmptyHost {
-        /// Position of the host.
-        host: usize,
-    },
-    /// A list of hosts that names a rank twice.
-    #[error("rank {rank} is listed twice; a rank runs on one host, and once")]
-    DuplicateRank {
-        /// The rank.
-        rank: Rank,
-    },
 }
 
 /// Fails unless two lengths agree.

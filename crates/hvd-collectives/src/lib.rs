@@ -3,7 +3,7 @@
 //!
 //! Every algorithm takes a [`Communicator`], a group of ranks addressed by their position, and
 //! plain slices of bytes; what it needs beside them, memory and thresholds, is the caller's
-//! [`Workspace`]. Those that know which ranks share a host take [`Hosts`] and form their groups
+//! [`Workspace`]. Those that know which ranks share a host take a [`Topology`](hvd_types::Topology) and form their groups
 //! themselves. All members of a group must make the same calls in the same order, with the same
 //! [`Tuning`].
 //!
@@ -39,7 +39,7 @@ pub use barrier::barrier;
 pub use broadcast::{broadcast, chain_broadcast, tree_broadcast};
 pub use communicator::Communicator;
 pub use error::{Error, Result};
-pub use hierarchical::{Hosts, hierarchical_allgather, hierarchical_allreduce};
+pub use hierarchical::{hierarchical_allgather, hierarchical_allreduce};
 pub use kernel::{Combine, Reduction};
 pub use layout::{Parts, PartsMut, share};
 pub use reducescatter::{ScatterBuffers, reducescatter};

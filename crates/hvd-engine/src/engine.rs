@@ -134,8 +134,7 @@ impl Engine {
         farewell: impl FnOnce(Farewell, Box<dyn Transport>) + Send + 'static,
     ) -> Result<Self> {
         let (rank, size, kind) = (transport.rank(), transport.size(), transport.kind());
-        let neighbours = Neighbours::of(rank, &hosts)
-            .map_err(|error| Error::Internal(format!("the hosts make no sense: {error}")))?;
+        let neighbours = Neighbours::of(rank, &hosts);
         let queue = Arc::new(Queue::new());
         let timeline = Timeline::new();
         if rank == Rank::COORDINATOR

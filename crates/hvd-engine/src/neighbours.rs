@@ -1,8 +1,7 @@
 //! The ranks that share a rank's host, and those in the same place on the other hosts. Worked out
 //! once, from the names of the hosts.
 
-use hvd_collectives::{Hosts, Result};
-use hvd_types::Rank;
+use hvd_types::{Rank, Topology};
 
 /// One rank's neighbours, itself included.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,14 +15,12 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// The neighbours of a rank; `hosts` names the host of every rank of the job.
-    pub(crate) fn of(rank: Rank, hosts: &[String]) -> Result<Self> {
-        let first_on = |host: &String| hosts.iter().position(|other| other == host);
-        let numbers: Vec<usize> = hosts.iter().filter_map(first_on).collect();
-        let hosts = Hosts::from_indexes(&numbers)?;
-        Ok(Self {
-            local: hosts.local_group(rank)?.to_vec(),
-            cross: hosts.cross_group(rank)?.to_vec(),
-        })
+    pub(crate) fn of(rank: Rank, hosts: &[String]) -> Self {
+        let topology = Topology::new(hosts.iter().map(String::as_str));
+        Self {
+            local: topology.local_group(rank).to_vec(),
+            cross: topology.cross_group(rank).to_vec(),
+        }
     }
 }
 
@@ -33,7 +30,7 @@ mod tests {
 
     fn neighbours(rank: u32, hosts: &[&str]) -> (Vec<u32>, Vec<u32>) {
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
-        let Neighbours { local, cross } = Neighbours::of(Rank::new(rank), &hosts).unwrap();
+        let Neighbours { local, cross } = Neighbours::of(Rank::new(rank), &hosts);
         let numbers = |ranks: Vec<Rank>| ranks.into_iter().map(Rank::number).collect();
         (numbers(local), numbers(cross))
     }

@@ -61,6 +61,9 @@ impl Topology {
     /// ranks or is named twice.
     #[must_use]
     pub fn restricted_to(&self, ranks: &[Rank]) -> Option<Self> {
+        if ranks == self.members() {
+            return Some(self.clone());
+        }
         let mut ranks = ranks.to_vec();
         ranks.sort_unstable();
         let named = |&rank: &Rank| {

@@ -16,8 +16,9 @@
 use std::ops::Range;
 
 use hvd_transport::Transport;
+use hvd_types::{Rank, Topology};
 
-use super::hosts::Hosts;
+use super::own_location;
 use crate::allgather::{gather, gather_somehow};
 use crate::broadcast::broadcast;
 use crate::error::expect_length;
@@ -28,80 +29,95 @@ use crate::{Communicator, Result, Tuning};
 /// caller's own is already in its place. All ranks must call.
 pub fn hierarchical_allgather(
     transport: &mut dyn Transport,
-    hosts: &Hosts,
+    topology: &Topology,
     output: PartsMut<'_>,
     tuning: &Tuning,
 ) -> Result<()> {
-    let own = hosts.own_place(transport)?;
+    own_location(transport, topology)?;
     let PartsMut { bytes, counts } = output;
-    let total = total_of("list of gathered lengths", counts, hosts.members().len())?;
+    let total = total_of("list of gathered lengths", counts, topology.size())?;
     expect_length("output of allgather", total, bytes.len())?;
-    if !hosts.is_homogeneous() {
-        return through_leaders(transport, hosts, PartsMut { bytes, counts }, tuning);
+    if !topology.is_homogeneous() {
+        return through_leaders(transport, topology, PartsMut { bytes, counts }, tuning);
     }
     let rank = transport.rank();
     let chunk = tuning.chunk_of(1);
-    let column = Single {
+    let members = topology.cross_group(rank);
+    let column = SinglePart {
+        topology,
         counts,
-        parts: &hosts.cross_parts()[own.local],
+        owners: members,
     };
-    let mut cross = Communicator::new(transport, hosts.cross_group(rank)?)?;
+    let mut cross = Communicator::new(transport, members)?;
     gather(&mut cross, column, bytes, chunk)?;
-    let columns = Several {
+    let columns = SeveralParts {
+        topology,
         counts,
-        parts: hosts.cross_parts(),
+        owners: topology.cross_groups(),
     };
-    let mut local = Communicator::new(transport, hosts.local_group(rank)?)?;
+    let mut local = Communicator::new(transport, topology.local_group(rank))?;
     gather_somehow(&mut local, columns, bytes, tuning)
 }
 
 fn through_leaders(
     transport: &mut dyn Transport,
-    hosts: &Hosts,
+    topology: &Topology,
     output: PartsMut<'_>,
     tuning: &Tuning,
 ) -> Result<()> {
     let PartsMut { bytes, counts } = output;
-    let own = hosts.own_place(transport)?;
-    let members = hosts.local_group(transport.rank())?;
+    let own = own_location(transport, topology)?;
+    let members = topology.local_group(transport.rank());
     let mut local = Communicator::new(transport, members)?;
-    let parts = Single {
+    let parts = SinglePart {
+        topology,
         counts,
-        parts: &hosts.local_parts()[own.host],
+        owners: members,
     };
-    if own.local > 0 {
-        local.send(0, &bytes[parts.range(own.local)])?;
+    if own.local_rank > 0 {
+        local.send(0, &bytes[parts.range(own.local_rank)])?;
     } else {
         for member in 1..members.len() {
             local.recv(member, &mut bytes[parts.range(member)])?;
         }
-        let blocks = Several {
+        let blocks = SeveralParts {
+            topology,
             counts,
-            parts: hosts.local_parts(),
+            owners: topology.local_groups(),
         };
-        let mut leaders = Communicator::new(transport, hosts.leaders())?;
+        let mut leaders = Communicator::new(transport, topology.leaders())?;
         gather(&mut leaders, blocks, bytes, tuning.chunk_of(1))?;
     }
     let mut local = Communicator::new(transport, members)?;
     broadcast(&mut local, 0, bytes, tuning)
 }
 
-/// Blocks that are each one of many parts of the given lengths.
-#[derive(Debug, Clone, Copy)]
-struct Single<'a> {
-    counts: &'a [usize],
-    parts: &'a [usize],
+/// The range of one rank's part in the output.
+fn part_of(topology: &Topology, counts: &[usize], owner: Rank) -> Range<usize> {
+    // Only members are asked for.
+    let position = topology.position(owner).unwrap_or_default();
+    Layout::Counts(counts).range(position)
 }
 
-impl Single<'_> {
+/// Blocks that are each the part of one rank.
+#[derive(Debug, Clone, Copy)]
+struct SinglePart<'a> {
+    topology: &'a Topology,
+    /// Lengths of the parts of all members.
+    counts: &'a [usize],
+    /// By block.
+    owners: &'a [Rank],
+}
+
+impl SinglePart<'_> {
     fn range(&self, block: usize) -> Range<usize> {
-        Layout::Counts(self.counts).range(self.parts[block])
+        part_of(self.topology, self.counts, self.owners[block])
     }
 }
 
-impl Blocks for Single<'_> {
+impl Blocks for SinglePart<'_> {
     fn blocks(&self) -> usize {
-        self.parts.len()
+        self.owners.len()
     }
 
     fn piece(&self, block: usize, piece: usize) -> Option<Range<usize>> {
@@ -109,20 +125,23 @@ impl Blocks for Single<'_> {
     }
 }
 
-/// Blocks that each consist of several of many parts of the given lengths.
+/// Blocks that each consist of the parts of several ranks.
 #[derive(Debug, Clone, Copy)]
-struct Several<'a> {
+struct SeveralParts<'a> {
+    topology: &'a Topology,
+    /// Lengths of the parts of all members.
     counts: &'a [usize],
-    parts: &'a [Vec<usize>],
+    /// By block.
+    owners: &'a [Vec<Rank>],
 }
 
-impl Blocks for Several<'_> {
+impl Blocks for SeveralParts<'_> {
     fn blocks(&self) -> usize {
-        self.parts.len()
+        self.owners.len()
     }
 
     fn piece(&self, block: usize, piece: usize) -> Option<Range<usize>> {
-        let part = self.parts[block].get(piece)?;
-        Some(Layout::Counts(self.counts).range(*part))
+        let owner = self.owners[block].get(piece)?;
+        Some(part_of(self.topology, self.counts, *owner))
     }
 }

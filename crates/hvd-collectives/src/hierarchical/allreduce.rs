@@ -22,8 +22,9 @@
 //! the same expression on the same operands.
 
 use hvd_transport::Transport;
+use hvd_types::Topology;
 
-use super::hosts::Hosts;
+use super::own_location;
 use super::reduce::reduce_to_first;
 use crate::allgather::gather_somehow;
 use crate::allreduce::{allreduce, reduce_own_block};
@@ -34,20 +35,20 @@ use crate::{Combine, Communicator, Result, TensorMemory, Workspace, shared};
 /// Reduces `buffer` over all ranks of all hosts, in place. All of them must call.
 pub fn hierarchical_allreduce(
     transport: &mut dyn Transport,
-    hosts: &Hosts,
+    topology: &Topology,
     combine: Combine,
     buffer: &mut [u8],
     workspace: &mut Workspace,
 ) -> Result<()> {
-    hosts.own_place(transport)?;
+    own_location(transport, topology)?;
     combine.check(buffer.len())?;
     if buffer.is_empty() {
         return Ok(());
     }
     let rank = transport.rank();
-    let (local, cross) = (hosts.local_group(rank)?, hosts.cross_group(rank)?);
-    if !hosts.is_homogeneous() {
-        return through_leaders(transport, hosts, combine, buffer, workspace);
+    let (local, cross) = (topology.local_group(rank), topology.cross_group(rank));
+    if !topology.is_homogeneous() {
+        return through_leaders(transport, topology, combine, buffer, workspace);
     }
     if buffer.len() <= workspace.tuning.small_allreduce_bytes {
         allreduce(
@@ -92,17 +93,17 @@ pub fn hierarchical_allreduce(
 
 fn through_leaders(
     transport: &mut dyn Transport,
-    hosts: &Hosts,
+    topology: &Topology,
     combine: Combine,
     buffer: &mut [u8],
     workspace: &mut Workspace,
 ) -> Result<()> {
-    let local = hosts.local_group(transport.rank())?;
+    let local = topology.local_group(transport.rank());
     let mut comm = Communicator::new(transport, local)?;
     reduce_to_first(&mut comm, combine, buffer, workspace)?;
     if comm.index() == 0 {
         allreduce(
-            &mut Communicator::new(transport, hosts.leaders())?,
+            &mut Communicator::new(transport, topology.leaders())?,
             combine,
             buffer,
             workspace,

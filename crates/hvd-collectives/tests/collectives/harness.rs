@@ -1,10 +1,10 @@
 //! Ranks as threads, one mesh per group size for all cases of a test.
 
-use hvd_collectives::{Communicator, Hosts, Tuning, Workspace};
+use hvd_collectives::{Communicator, Tuning, Workspace};
 use hvd_testkit::run_ranks_with;
 use hvd_transport::testing::{Setup, Wire};
 use hvd_transport::{Mesh, Transport};
-use hvd_types::Rank;
+use hvd_types::{Rank, Topology};
 
 /// How a test gets its mesh: the ends of a mesh of some size, in order of rank.
 pub(crate) type MakeMesh = fn(usize) -> Vec<Mesh>;
@@ -101,12 +101,17 @@ pub(crate) fn on_sizes(
     }
 }
 
+/// The topology of ranks that are on the hosts with these numbers.
+pub(crate) fn topology(host_of: &[usize]) -> Topology {
+    Topology::new(host_of.iter().map(usize::to_string))
+}
+
 /// As [`Body`], over hosts.
 pub(crate) trait HostsBody:
-    Fn(&mut dyn Transport, &Hosts, &mut Workspace) -> Vec<u8>
+    Fn(&mut dyn Transport, &Topology, &mut Workspace) -> Vec<u8>
 {
 }
-impl<F: Fn(&mut dyn Transport, &Hosts, &mut Workspace) -> Vec<u8>> HostsBody for F {}
+impl<F: Fn(&mut dyn Transport, &Topology, &mut Workspace) -> Vec<u8>> HostsBody for F {}
 
 /// Runs `body` on all ranks of jobs spread over hosts in several ways, and compares what they
 /// return.
@@ -116,10 +121,10 @@ pub(crate) fn on_hosts(
     body: impl HostsBody + Send + Sync + Copy + 'static,
 ) {
     for &host_of in spreads {
-        let hosts = Hosts::from_indexes(host_of).unwrap();
+        let topology = topology(host_of);
         let results = run_ranks_with(make(host_of.len()), move |_, mut end| {
             let mut workspace = Workspace::new(TUNING);
-            (body(end.transport.as_mut(), &hosts, &mut workspace), end)
+            (body(end.transport.as_mut(), &topology, &mut workspace), end)
         });
         let (results, _ends): (Vec<_>, Vec<Mesh>) = results.into_iter().unzip();
         assert_same_bits(&results, &format!("ranks on hosts {host_of:?}"));

@@ -2,13 +2,13 @@
 //! as the flat ones.
 
 use hvd_collectives::{
-    Combine, Hosts, PartsMut, Reduction, Workspace, hierarchical_allgather, hierarchical_allreduce,
+    Combine, PartsMut, Reduction, Workspace, hierarchical_allgather, hierarchical_allreduce,
 };
 use hvd_testkit::run_ranks_with;
 use hvd_transport::{Transport, mem};
-use hvd_types::{DType, Rank};
+use hvd_types::{DType, Rank, Topology};
 
-use crate::harness::{MakeMesh, TUNING, on_hosts};
+use crate::harness::{MakeMesh, TUNING, on_hosts, topology};
 use crate::movement::{divisions, part_of};
 use crate::reductions::{cases, expected_alone};
 use crate::values::{input, is_float, wild_input};
@@ -30,7 +30,7 @@ const SPREADS: [&[usize]; 12] = [
 ];
 
 pub(crate) fn allreduce(mesh: MakeMesh) {
-    on_hosts(mesh, &SPREADS, |transport, hosts, workspace| {
+    on_hosts(mesh, &SPREADS, |transport, topology, workspace| {
         let (own, size) = (transport.rank().index(), transport.size());
         let mut results = Vec::new();
         for (combine, length) in cases() {
@@ -39,16 +39,16 @@ pub(crate) fn allreduce(mesh: MakeMesh) {
                 .map(|rank| input(dtype, reduction, &[rank, length], length))
                 .collect();
             let mut buffer = inputs[own].clone();
-            hierarchical_allreduce(transport, hosts, combine, &mut buffer, workspace).unwrap();
+            hierarchical_allreduce(transport, topology, combine, &mut buffer, workspace).unwrap();
             let expected = expected_alone(size, combine, &inputs);
             assert!(
                 buffer == expected,
-                "{combine:?} of {length} over {hosts:?} at {own}"
+                "{combine:?} of {length} over {topology:?} at {own}"
             );
 
             if is_float(dtype) {
                 let mut wild = wild_input(dtype, &[own, length], length);
-                hierarchical_allreduce(transport, hosts, combine, &mut wild, workspace).unwrap();
+                hierarchical_allreduce(transport, topology, combine, &mut wild, workspace).unwrap();
                 results.extend(wild);
             }
         }
@@ -57,11 +57,11 @@ pub(crate) fn allreduce(mesh: MakeMesh) {
 }
 
 pub(crate) fn allgather(mesh: MakeMesh) {
-    on_hosts(mesh, &SPREADS, |transport, hosts, _| {
+    on_hosts(mesh, &SPREADS, |transport, topology, _| {
         let mut results = Vec::new();
         let own = transport.rank().index();
         for (case, counts) in divisions(transport.size()).into_iter().enumerate() {
-            results.extend(check_allgather(transport, hosts, own, (case, &counts)));
+            results.extend(check_allgather(transport, topology, own, (case, &counts)));
         }
         results
     });
@@ -70,7 +70,7 @@ pub(crate) fn allgather(mesh: MakeMesh) {
 /// Gathers parts of known content; `own` is the caller's position among all members.
 fn check_allgather(
     transport: &mut dyn Transport,
-    hosts: &Hosts,
+    topology: &Topology,
     own: usize,
     (case, counts): (usize, &[usize]),
 ) -> Vec<u8> {
@@ -87,25 +87,19 @@ fn check_allgather(
         bytes: &mut output,
         counts,
     };
-    hierarchical_allgather(transport, hosts, target, &TUNING).unwrap();
-    assert!(output == expected, "{counts:?} over {hosts:?} at {own}");
+    hierarchical_allgather(transport, topology, target, &TUNING).unwrap();
+    assert!(output == expected, "{counts:?} over {topology:?} at {own}");
     output
 }
 
 #[test]
-fn some_of_a_jobs_ranks_take_part_in_any_order() {
-    for groups in [
-        vec![vec![5, 2], vec![1, 6]],
-        vec![vec![6], vec![5, 1, 3]],
-        vec![vec![4, 0]],
-    ] {
-        let groups = groups
-            .into_iter()
-            .map(|ranks| ranks.into_iter().map(Rank::new).collect())
-            .collect();
-        let hosts = Hosts::from_groups(groups).unwrap();
+fn some_of_a_jobs_ranks_take_part() {
+    let job = topology(&[2, 1, 0, 1, 2, 0, 1]);
+    for members in [&[5, 2, 1, 6][..], &[4, 5, 1, 3], &[4, 0]] {
+        let members: Vec<Rank> = members.iter().copied().map(Rank::new).collect();
+        let topology = job.restricted_to(&members).unwrap();
         let ends = run_ranks_with(mem::mesh(7), move |rank, mut transport| {
-            let Ok(own) = hosts.members().binary_search(&rank) else {
+            let Ok(own) = topology.members().binary_search(&rank) else {
                 return transport;
             };
             let combine = Combine {
@@ -115,12 +109,18 @@ fn some_of_a_jobs_ranks_take_part_in_any_order() {
             let mut buffer: Vec<i64> = vec![i64::from(rank.number()); 500];
             let bytes = bytemuck::cast_slice_mut(&mut buffer);
             let mut workspace = Workspace::new(TUNING);
-            hierarchical_allreduce(&mut transport, &hosts, combine, bytes, &mut workspace).unwrap();
-            let numbers = hosts.members().iter().map(|rank| i64::from(rank.number()));
+            hierarchical_allreduce(&mut transport, &topology, combine, bytes, &mut workspace)
+                .unwrap();
+            let numbers = topology
+                .members()
+                .iter()
+                .map(|rank| i64::from(rank.number()));
             assert_eq!(buffer, [numbers.sum(); 500]);
 
-            let counts: Vec<usize> = (0..hosts.members().len()).map(|at| 300 * at + 1).collect();
-            check_allgather(&mut transport, &hosts, own, (0, &counts));
+            let counts: Vec<usize> = (0..topology.members().len())
+                .map(|at| 300 * at + 1)
+                .collect();
+            check_allgather(&mut transport, &topology, own, (0, &counts));
             transport
         });
         assert_eq!(ends.len(), 7);
@@ -136,10 +136,10 @@ fn ranks_and_lengths_that_do_not_fit_are_refused() {
     };
     let mut workspace = Workspace::new(TUNING);
     let mut refused = |host_of: &[usize], bytes: usize| {
-        let hosts = Hosts::from_indexes(host_of).unwrap();
+        let topology = topology(host_of);
         let mut buffer = vec![0; bytes];
         let target = &mut mesh[1];
-        hierarchical_allreduce(target, &hosts, sum, &mut buffer, &mut workspace)
+        hierarchical_allreduce(target, &topology, sum, &mut buffer, &mut workspace)
             .unwrap_err()
             .to_string()
     };
@@ -156,12 +156,12 @@ fn ranks_and_lengths_that_do_not_fit_are_refused() {
         "6 bytes are no whole number of int32 elements"
     );
 
-    let hosts = Hosts::from_indexes(&[0, 1]).unwrap();
+    let topology = topology(&[0, 1]);
     let output = PartsMut {
         bytes: &mut [0; 4],
         counts: &[2, 3],
     };
-    let gathered = hierarchical_allgather(&mut mesh[0], &hosts, output, &TUNING).unwrap_err();
+    let gathered = hierarchical_allgather(&mut mesh[0], &topology, output, &TUNING).unwrap_err();
     assert_eq!(
         gathered.to_string(),
         "the output of allgather should be 5 long but is 4"

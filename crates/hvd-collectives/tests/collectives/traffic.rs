@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hvd_collectives::{
-    Combine, Communicator, Hosts, PartsMut, Reduction, Workspace, adasum, hierarchical_allgather,
+    Combine, Communicator, PartsMut, Reduction, Workspace, adasum, hierarchical_allgather,
     hierarchical_allreduce,
 };
 use hvd_testkit::run_ranks_with;
@@ -11,7 +11,7 @@ use hvd_transport::mem::{self, MemTransport};
 use hvd_transport::{Interest, Lane, Result, Transport, Wake, Waker};
 use hvd_types::{DType, Rank};
 
-use crate::harness::TUNING;
+use crate::harness::{TUNING, topology};
 
 /// Counts what is sent to each rank.
 struct Counting {
@@ -93,14 +93,14 @@ const SPREADS: [&[usize]; 4] = [
 fn every_byte_of_an_allreduce_leaves_a_host_as_often_as_with_one_rank_per_host() {
     const LENGTH: usize = 8 * 360;
     for host_of in SPREADS {
-        let hosts = Hosts::from_indexes(host_of).unwrap();
-        let others = hosts.hosts() - 1;
+        let topology = topology(host_of);
+        let others = topology.host_count() - 1;
         let sent = traffic(host_of.len(), move |end, workspace| {
             let combine = Combine {
                 dtype: DType::Float64,
                 reduction: Reduction::Sum,
             };
-            hierarchical_allreduce(end, &hosts, combine, &mut [0; LENGTH], workspace).unwrap();
+            hierarchical_allreduce(end, &topology, combine, &mut [0; LENGTH], workspace).unwrap();
         });
         assert_eq!(between(host_of, &sent), 2 * LENGTH * others, "{host_of:?}");
     }
@@ -109,8 +109,8 @@ fn every_byte_of_an_allreduce_leaves_a_host_as_often_as_with_one_rank_per_host()
 #[test]
 fn every_part_of_an_allgather_enters_every_other_host_once() {
     for host_of in SPREADS {
-        let hosts = Hosts::from_indexes(host_of).unwrap();
-        let others = hosts.hosts() - 1;
+        let topology = topology(host_of);
+        let others = topology.host_count() - 1;
         let counts: Vec<usize> = (0..host_of.len()).map(|rank| 700 * rank).collect();
         let total: usize = counts.iter().sum();
         let sent = traffic(host_of.len(), move |end, workspace| {
@@ -118,7 +118,7 @@ fn every_part_of_an_allgather_enters_every_other_host_once() {
                 bytes: &mut vec![0; total],
                 counts: &counts,
             };
-            hierarchical_allgather(end, &hosts, output, &workspace.tuning).unwrap();
+            hierarchical_allgather(end, &topology, output, &workspace.tuning).unwrap();
         });
         assert_eq!(between(host_of, &sent), total * others, "{host_of:?}");
     }

@@ -3,10 +3,8 @@
 //! A single tensor is gathered where its result goes. Several travel in the fusion buffer ordered
 //! by rank: all slices of rank 0, all slices of rank 1, and so on.
 
-use hvd_collectives::{
-    Communicator, Hosts, PartsMut, Tuning, allgather_in_place, hierarchical_allgather,
-};
-use hvd_types::Shape;
+use hvd_collectives::{Communicator, PartsMut, Tuning, allgather_in_place, hierarchical_allgather};
+use hvd_types::{Shape, Topology};
 use hvd_wire::{Operation, TensorPlan};
 
 use super::{Context, Work, buffer, count, row_bytes};
@@ -107,7 +105,7 @@ fn fused(
 /// Gathers the parts of all ranks, of which this rank's own is in its place.
 fn gather(
     comm: &mut Communicator<'_>,
-    hosts: Option<&Hosts>,
+    hosts: Option<&Topology>,
     output: PartsMut<'_>,
     tuning: &Tuning,
 ) -> hvd_collectives::Result<()> {

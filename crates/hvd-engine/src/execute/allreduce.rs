@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use hvd_collectives::{
-    Combine, Communicator, Hosts, Reduction, Tensor, TensorMemory, Workspace,
-    hierarchical_allreduce, kernel,
+    Combine, Communicator, Reduction, Tensor, TensorMemory, Workspace, hierarchical_allreduce,
+    kernel,
 };
-use hvd_types::{OpKind, ReduceOp};
+use hvd_types::{OpKind, ReduceOp, Topology};
 use hvd_wire::{Operation, TensorPlan};
 
 use super::{Context, Work, buffer};
@@ -163,7 +163,7 @@ fn fused(
 /// The part of the context that an algorithm needs, apart from the buffers.
 struct Way<'a, 'b> {
     comm: &'a mut Communicator<'b>,
-    hosts: Option<&'a Hosts>,
+    hosts: Option<&'a Topology>,
     workspace: &'a mut Workspace,
 }
 

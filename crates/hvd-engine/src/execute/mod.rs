@@ -17,9 +17,9 @@ pub(crate) mod team;
 
 use std::sync::Arc;
 
-use hvd_collectives::{Combine, Communicator, Hosts, Scratch, Workspace, kernel};
+use hvd_collectives::{Combine, Communicator, Scratch, Workspace, kernel};
 use hvd_transport::Transport;
-use hvd_types::{OpKind, Rank};
+use hvd_types::{OpKind, Rank, Topology};
 use hvd_wire::{Operation, TensorPlan, Tuned};
 
 use crate::handle::{Completer, Outcome};
@@ -53,9 +53,9 @@ struct Context<'a> {
     comm: Communicator<'a>,
     team: &'a Team,
     /// The hosts, if allreduce goes by way of them.
-    allreduce_hosts: Option<&'a Hosts>,
+    allreduce_hosts: Option<&'a Topology>,
     /// The hosts, if allgather goes by way of them.
-    allgather_hosts: Option<&'a Hosts>,
+    allgather_hosts: Option<&'a Topology>,
     workspace: &'a mut Workspace,
     /// Where fused tensors travel.
     fusion: &'a mut Scratch,

@@ -1,10 +1,8 @@
 //! The ranks that execute an operation together, and how they are spread over hosts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use hvd_collectives::Hosts;
-use hvd_types::Rank;
+use hvd_types::{Rank, Topology};
 
 /// Which operations go by way of hosts: inside each host first, then between hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,7 +19,7 @@ pub(crate) struct Team {
     /// Ascending.
     pub(crate) members: Arc<[Rank]>,
     /// The hosts, if it makes sense to go by way of them.
-    pub(crate) hosts: Option<Hosts>,
+    pub(crate) hosts: Option<Topology>,
 }
 
 impl Team {
@@ -33,21 +31,11 @@ impl Team {
 }
 
 /// The members by host; `None` if there is only one host, or nowhere two ranks on one.
-fn by_host(members: &[Rank], names: &[String]) -> Option<Hosts> {
-    let mut groups: Vec<Vec<Rank>> = Vec::new();
-    let mut index: HashMap<&str, usize> = HashMap::new();
-    for &rank in members {
-        let name = names.get(rank.index())?.as_str();
-        let group = *index.entry(name).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[group].push(rank);
-    }
-    if groups.len() < 2 || groups.len() == members.len() {
-        return None;
-    }
-    Hosts::from_groups(groups).ok()
+fn by_host(members: &[Rank], names: &[String]) -> Option<Topology> {
+    let job = Topology::new(names.iter().map(String::as_str));
+    let topology = job.restricted_to(members)?;
+    let hosts = topology.host_count();
+    (hosts > 1 && hosts < members.len()).then_some(topology)
 }
 
 #[cfg(test)]
@@ -63,10 +51,9 @@ mod tests {
     #[test]
     fn ranks_are_grouped_by_the_hosts_of_their_set() {
         let hosts = team(&["a", "b", "a", "b"], &[0, 1, 2]).hosts.unwrap();
-        assert_eq!(hosts.hosts(), 2);
+        assert_eq!(hosts.host_count(), 2);
         let local: Vec<u32> = hosts
             .local_group(Rank::new(0))
-            .unwrap()
             .iter()
             .map(|rank| rank.number())
             .collect();

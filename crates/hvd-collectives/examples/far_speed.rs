@@ -37,11 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let joined = start.elapsed();
     let transport = mesh.transport.as_mut();
     let members: Vec<Rank> = (0..transport.size()).map(Rank::from_index).collect();
-    let topology = Topology::new(mesh.hosts);
+    let topology = &mesh.topology;
     let mut bench = Bench {
         transport,
         members: &members,
-        topology: &topology,
+        topology,
         workspace: Workspace::default(),
     };
     bench.say(&format!("joined in {joined:.0?}"));

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 fn engine() -> Engine {
     let mesh = mesh_of(Wire::Memory, 1).pop().expect("a rank");
     let options = EngineOptions::default();
-    Engine::start(mesh.transport, mesh.hosts, &options, |_, _| {}).expect("an engine")
+    Engine::start(mesh.transport, mesh.topology, &options, |_, _| {}).expect("an engine")
 }
 
 fn start(engine: &Engine, index: usize) -> Handle {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hvd_transport::{Failure, StatusQuery, Transport, Wake, Waker};
-use hvd_types::{ProcessSetId, Rank};
+use hvd_types::{ProcessSetId, Rank, Topology};
 use hvd_wire::{Note, Operation, Ready, Response, SetVerdict, Verdict};
 
 use crate::control::ControlChannel;
@@ -45,7 +45,7 @@ pub(crate) struct Cycle {
     /// All process sets, as callers see them.
     registry: Arc<ProcessSets>,
     /// The host of every rank.
-    hosts: Vec<String>,
+    topology: Topology,
     /// Who waits for changes of the process sets, in the order in which they were asked for.
     changes: VecDeque<Completer>,
     executor: Executor,
@@ -93,7 +93,7 @@ impl Cycle {
         queue: Arc<Queue>,
         voice: Voice,
         registry: Arc<ProcessSets>,
-        hosts: Vec<String>,
+        topology: Topology,
         hierarchy: Hierarchy,
         observer: Observer,
     ) -> Self {
@@ -106,7 +106,7 @@ impl Cycle {
             .collect();
         let global = registry.members(ProcessSetId::GLOBAL).map(|members| {
             let id = ProcessSetId::GLOBAL;
-            (id, LocalSet::new(id, Team::new(members, &hosts)))
+            (id, LocalSet::new(id, Team::new(members, &topology)))
         });
         Self {
             control: ControlChannel::new(peers.into_iter()),
@@ -118,7 +118,7 @@ impl Cycle {
             voice,
             sets: global.into_iter().collect(),
             registry,
-            hosts,
+            topology,
             changes: VecDeque::new(),
             shutdown_answer_due: None,
             heard: VecDeque::new(),
@@ -424,7 +424,7 @@ impl Cycle {
             SetVerdict::Added { id, ranks } => {
                 let members: Arc<[Rank]> = ranks.into();
                 if members.contains(&self.transport.rank()) {
-                    let team = Team::new(Arc::clone(&members), &self.hosts);
+                    let team = Team::new(Arc::clone(&members), &self.topology);
                     self.sets.insert(id, LocalSet::new(id, team));
                 }
                 self.registry.insert(id, members);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hvd_collectives::Tuning;
 use hvd_transport::{ConnectionCount, Failure, StatusQuery, StoreError, Transport};
-use hvd_types::{OpKind, ProcessSetId, Rank};
+use hvd_types::{OpKind, ProcessSetId, Rank, Topology};
 use hvd_wire::{Request, SetChange};
 
 use crate::affinity::Core;
@@ -26,7 +26,6 @@ use crate::negotiate::hub::Hub;
 use crate::negotiate::relay::HOLD;
 use crate::negotiate::tree::{FAN_OUT, Place, STAR_RANKS, Tree};
 use crate::negotiate::voice::Voice;
-use crate::neighbours::Neighbours;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Batch, BoxedEntry, Call, Change, Entry, Queue};
@@ -110,7 +109,7 @@ pub enum Farewell {
 pub struct Engine {
     rank: Rank,
     size: usize,
-    neighbours: Neighbours,
+    topology: Topology,
     process_sets: Arc<ProcessSets>,
     timeline: Timeline,
     flight_log: FlightLog,
@@ -124,17 +123,17 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine thread of one rank. `hosts` names the host of every rank; `farewell` is
+    /// Starts the engine thread of one rank. `topology` is that of the job; `farewell` is
     /// called on the engine thread when nothing is pending any more, and gets the transport back
     /// to close it.
     pub fn start(
         transport: Box<dyn Transport>,
-        hosts: Vec<String>,
+        topology: Topology,
         options: &EngineOptions,
         farewell: impl FnOnce(Farewell, Box<dyn Transport>) + Send + 'static,
     ) -> Result<Self> {
         let (rank, size, kind) = (transport.rank(), transport.size(), transport.kind());
-        let neighbours = Neighbours::of(rank, &hosts);
+        expect_size(&topology, size)?;
         let queue = Arc::new(Queue::new());
         let timeline = Timeline::new();
         if rank == Rank::COORDINATOR
@@ -143,11 +142,10 @@ impl Engine {
         {
             tracing::error!("{error}");
         }
-        let hub = (rank == Rank::COORDINATOR).then(|| hub(&hosts, options, &timeline));
-        let voice = Voice::new(place(rank, &hosts, options.fan_out), hub, HOLD);
+        let hub = (rank == Rank::COORDINATOR).then(|| hub(&topology, options, &timeline));
+        let voice = Voice::new(place(rank, &topology, options.fan_out), hub, HOLD);
         let process_sets = Arc::new(ProcessSets::new(size));
-        let registry = Arc::clone(&process_sets);
-        let to_cycle = Arc::clone(&queue);
+        let (registry, to_cycle) = (Arc::clone(&process_sets), Arc::clone(&queue));
         let observer = Observer::new(timeline.clone(), options.dump_directory.clone());
         let (hierarchy, core, status_query) = (
             options.hierarchy,
@@ -156,8 +154,9 @@ impl Engine {
         );
         let flight_log = observer.flight_log();
         let connections = transport.connections();
+        let job = topology.clone();
         let cycle = Cycle::new(
-            transport, to_cycle, voice, registry, hosts, hierarchy, observer,
+            transport, to_cycle, voice, registry, job, hierarchy, observer,
         )
         .with_status_query(status_query);
         let cycle = if options.measure_network {
@@ -181,7 +180,7 @@ impl Engine {
         Ok(Self {
             rank,
             size,
-            neighbours,
+            topology,
             process_sets,
             timeline,
             flight_log,
@@ -200,9 +199,9 @@ impl Engine {
         self.size
     }
 
-    /// The ranks on this rank's host, and those in its place on others.
-    pub fn neighbours(&self) -> &Neighbours {
-        &self.neighbours
+    /// Which ranks of the job share a host.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
     }
 
     /// What moves the bytes between ranks.
@@ -428,18 +427,28 @@ impl Engine {
     }
 }
 
+/// Fails unless the topology is that of a job of `size` ranks.
+fn expect_size(topology: &Topology, size: usize) -> Result<()> {
+    let known = topology.size();
+    if known == size {
+        return Ok(());
+    }
+    let problem = format!("the hosts of {known} ranks are known, of a job of {size}");
+    Err(Error::Internal(problem))
+}
+
 /// A rank's place in the negotiation.
-fn place(rank: Rank, hosts: &[String], fan_out: Option<NonZeroUsize>) -> Place {
+fn place(rank: Rank, topology: &Topology, fan_out: Option<NonZeroUsize>) -> Place {
     match fan_out {
-        None if hosts.len() <= STAR_RANKS => Place::in_star(rank, hosts.len()),
-        fan_out => Tree::new(hosts, fan_out.map_or(FAN_OUT, NonZeroUsize::get)).place(rank),
+        None if topology.size() <= STAR_RANKS => Place::in_star(rank, topology.size()),
+        fan_out => Tree::new(topology, fan_out.map_or(FAN_OUT, NonZeroUsize::get)).place(rank),
     }
 }
 
 /// Rank 0's half of the negotiation.
-fn hub(hosts: &[String], options: &EngineOptions, timeline: &Timeline) -> Hub {
+fn hub(topology: &Topology, options: &EngineOptions, timeline: &Timeline) -> Hub {
     let mut hub = Hub::new(CoordinatorOptions {
-        hosts: hosts.to_vec(),
+        topology: topology.clone(),
         fusion_threshold: options.fusion_threshold,
         group_fusion: options.group_fusion,
         join_average: options.join_average,
@@ -450,12 +459,16 @@ fn hub(hosts: &[String], options: &EngineOptions, timeline: &Timeline) -> Hub {
         timeline: timeline.clone(),
     });
     if let Some(autotune) = &options.autotune {
-        hub.autotune(autotuner(hosts, options, autotune));
+        hub.autotune(autotuner(topology, options, autotune));
     }
     hub
 }
 
-fn autotuner(hosts: &[String], options: &EngineOptions, autotune: &AutotuneOptions) -> Autotuner {
+fn autotuner(
+    topology: &Topology,
+    options: &EngineOptions,
+    autotune: &AutotuneOptions,
+) -> Autotuner {
     let tuning = Tuning::default();
     let defaults = Parameters {
         fusion_threshold: options.fusion_threshold,
@@ -466,8 +479,8 @@ fn autotuner(hosts: &[String], options: &EngineOptions, autotune: &AutotuneOptio
         cache: options.cache_capacity > 0,
     };
     let mut autotune = autotune.clone();
-    let everybody = (0..hosts.len()).map(Rank::from_index).collect();
-    if Team::new(everybody, hosts).hosts.is_none() {
+    let everybody = topology.members().into();
+    if Team::new(everybody, topology).hosts.is_none() {
         let by_hosts = [Choice::HierarchicalAllreduce, Choice::HierarchicalAllgather];
         autotune.fixed_choices.extend(by_hosts);
     }

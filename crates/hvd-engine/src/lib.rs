@@ -11,7 +11,6 @@
 
 mod affinity;
 mod engine;
-mod neighbours;
 mod submit;
 mod tables;
 mod tensor;
@@ -53,7 +52,6 @@ pub use fusion::plan::GroupFusion;
 pub use handle::{Completion, Handle, LastHandles, Outcome, Progress};
 pub use hvd_wire::{SetChange, snapshot};
 pub use negotiate::coordinator::JoinAverage;
-pub use neighbours::Neighbours;
 pub use process_set::ProcessSets;
 pub use recorder::FlightLog;
 pub use stall::StallOptions;

@@ -8,7 +8,7 @@ use hvd_config::WorkerConfig;
 use hvd_engine::FlightLog;
 use hvd_engine::snapshot::{RankReport, RankSnapshot};
 use hvd_transport::{DebugResponder, Lifeline, SnapshotSource, StatusQuery};
-use hvd_types::Rank;
+use hvd_types::{Rank, Topology};
 
 use crate::stack;
 
@@ -31,15 +31,15 @@ impl DebugEndpoint {
     pub(crate) fn open(
         config: &WorkerConfig,
         lifeline: Option<&Lifeline>,
-        hosts: &[String],
+        topology: &Topology,
     ) -> Self {
         let (rank, log) = (config.placement.rank, SharedFlightLog::default());
         let theirs = Arc::clone(&log);
         let source = SnapshotSource::new(move || snapshot(&theirs).encode());
         let status_query = StatusQuery::open(rank, lifeline, source);
         let responder = (rank == Rank::COORDINATOR).then(|| {
-            let (status_query, hosts) = (status_query.clone(), hosts.to_vec());
-            DebugResponder::open(config, move || reports(&status_query, &hosts))
+            let (status_query, topology) = (status_query.clone(), topology.clone());
+            DebugResponder::open(config, move || reports(&status_query, &topology))
         });
         Self {
             log,
@@ -63,15 +63,14 @@ fn snapshot(log: &SharedFlightLog) -> RankSnapshot {
 }
 
 /// The reports of all ranks, encoded.
-fn reports(status_query: &StatusQuery, hosts: &[String]) -> Vec<u8> {
-    let ranks: Vec<Rank> = (0..hosts.len()).map(Rank::from_index).collect();
-    let mut answers = status_query.ask(&ranks, ANSWER_TIMEOUT);
+fn reports(status_query: &StatusQuery, topology: &Topology) -> Vec<u8> {
+    let ranks = topology.members();
+    let mut answers = status_query.ask(ranks, ANSWER_TIMEOUT);
     let reports: Vec<RankReport> = ranks
-        .into_iter()
-        .zip(hosts)
-        .map(|(rank, host)| RankReport {
+        .iter()
+        .map(|&rank| RankReport {
             rank,
-            host: host.clone(),
+            host: topology.host_name(rank).to_owned(),
             snapshot: answers
                 .remove(&rank)
                 .and_then(|answer| RankSnapshot::decode(&answer).ok()),

@@ -35,10 +35,10 @@ pub(crate) fn check_object(
     if py.detach(|| session.objects.is_genuine(scope, sender, content, tag)) {
         return Ok(());
     }
-    let host = session.hosts.get(sender.index()).cloned();
+    let host = session.engine.topology().host_name(sender);
     Err(Error::ForeignObject {
         rank: sender,
-        host: host.unwrap_or_default(),
+        host: host.to_owned(),
         scope: scope.to_owned(),
     })
 }

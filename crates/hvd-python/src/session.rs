@@ -30,7 +30,6 @@ use crate::{logging, stack};
 pub(crate) struct Session {
     pub(crate) engine: Engine,
     pub(crate) placement: Placement,
-    homogeneous: bool,
     pub(crate) dynamic_process_sets: bool,
     /// Whether `HOROVOD_TIMELINE` was set, to a file or to `DYNAMIC`.
     has_timeline: bool,
@@ -41,8 +40,6 @@ pub(crate) struct Session {
     lifeline_sockets: Arc<Mutex<Vec<RawFd>>>,
     /// What signs and checks objects that ranks unpickle.
     pub(crate) objects: ObjectSeal,
-    /// The host of every rank.
-    pub(crate) hosts: Vec<String>,
 }
 
 static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
@@ -209,7 +206,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
         transport,
         abort,
         lifeline,
-        hosts,
+        topology,
         note,
         objects,
     } = mesh;
@@ -219,8 +216,8 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
     let membership = Membership::new(&config.placement, lifeline);
     let sockets = membership.lifeline().map_or(&[][..], Lifeline::descriptors);
     let lifeline_sockets = Arc::new(Mutex::new(sockets.to_vec()));
-    let endpoint = DebugEndpoint::open(config, membership.lifeline(), &hosts);
-    let homogeneous = is_balanced(&hosts);
+    let endpoint = DebugEndpoint::open(config, membership.lifeline(), &topology);
+    let homogeneous = topology.is_homogeneous();
     let options = engine_options(config, endpoint.status_query.clone(), core, homogeneous);
     let responder = endpoint.responder;
     // Also here, for an engine that cannot be started.
@@ -233,8 +230,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
         }
         drop(responder);
     };
-    let ranks_hosts = hosts.clone();
-    let engine = Engine::start(transport, hosts, &options, farewell).inspect_err(|error| {
+    let engine = Engine::start(transport, topology, &options, farewell).inspect_err(|error| {
         if let Some(membership) = take(&membership) {
             membership.fail(format!("could not start its engine: {error}"));
         }
@@ -244,14 +240,12 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
     Ok(Session {
         engine,
         placement: config.placement.clone(),
-        homogeneous,
         dynamic_process_sets: config.dynamic_process_sets,
         has_timeline: config.timeline.is_some(),
         abort,
         joining: Mutex::new(None),
         lifeline_sockets,
         objects,
-        hosts: ranks_hosts,
     })
 }
 
@@ -310,13 +304,6 @@ fn leave(
         .unwrap_or_else(PoisonError::into_inner)
         .clear();
     membership.leave();
-}
-
-/// Whether every host has the same number of ranks.
-fn is_balanced(hosts: &[String]) -> bool {
-    let on_host = |host: &String| hosts.iter().filter(|&other| other == host).count();
-    let first = hosts.first().map_or(0, on_host);
-    hosts.iter().all(|host| on_host(host) == first)
 }
 
 /// Leaves the job, together with all other ranks. A rank that ends because of an uncaught
@@ -380,7 +367,10 @@ pub(crate) fn is_initialized() -> bool {
 /// Whether every host of the job has the same number of ranks.
 #[pyfunction]
 pub(crate) fn is_homogeneous() -> PyResult<bool> {
-    Ok(known("is_homogeneous()")?.homogeneous)
+    Ok(known("is_homogeneous()")?
+        .engine
+        .topology()
+        .is_homogeneous())
 }
 
 /// Starts to write the timeline to a file, on rank 0.
@@ -475,13 +465,17 @@ pub(crate) fn cross_size() -> PyResult<u32> {
 /// The ranks on this host, by local rank.
 #[pyfunction]
 pub(crate) fn local_ranks() -> PyResult<Vec<u32>> {
-    Ok(numbers(&known("local_ranks()")?.engine.neighbours().local))
+    let session = known("local_ranks()")?;
+    let topology = session.engine.topology();
+    Ok(numbers(topology.local_group(session.placement.rank)))
 }
 
 /// The ranks with this process's local rank, by cross rank.
 #[pyfunction]
 pub(crate) fn cross_ranks() -> PyResult<Vec<u32>> {
-    Ok(numbers(&known("cross_ranks()")?.engine.neighbours().cross))
+    let session = known("cross_ranks()")?;
+    let topology = session.engine.topology();
+    Ok(numbers(topology.cross_group(session.placement.rank)))
 }
 
 fn numbers(ranks: &[Rank]) -> Vec<u32> {

@@ -51,7 +51,7 @@ impl Mixed {
     /// Takes this rank's part of its host's memory. `links` are the lanes to ranks of other hosts.
     pub(crate) fn new(context: RankContext, memory: &HostMemory, links: Links) -> Result<Self> {
         let segment_index = |rank: Rank| memory.ranks.iter().position(|&near| near == rank);
-        let segment_indexes: Vec<Option<usize>> = (0..context.hosts.len())
+        let segment_indexes: Vec<Option<usize>> = (0..context.topology.size())
             .map(|index| segment_index(Rank::from_index(index)))
             .collect();
         let own = segment_indexes[context.rank.index()].unwrap_or_default();
@@ -112,7 +112,7 @@ impl Transport for Mixed {
     }
 
     fn size(&self) -> usize {
-        self.context.hosts.len()
+        self.context.topology.size()
     }
 
     fn kind(&self) -> &'static str {
@@ -120,7 +120,7 @@ impl Transport for Mixed {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.context.hosts[rank.index()]
+        self.context.topology.host_name(rank)
     }
 
     fn progress_timeout(&self) -> Duration {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hvd_types::Rank;
+use hvd_types::{Rank, Topology};
 
 use crate::shm::Corrupt;
 use crate::{Abort, Error, Result};
@@ -11,8 +11,7 @@ use crate::{Abort, Error, Result};
 #[derive(Debug, Clone)]
 pub(crate) struct RankContext {
     pub(crate) rank: Rank,
-    /// The host of every rank.
-    pub(crate) hosts: Vec<String>,
+    pub(crate) topology: Topology,
     /// How long a peer may make no progress.
     pub(crate) progress_timeout: Duration,
     pub(crate) abort: Abort,
@@ -34,7 +33,7 @@ impl RankContext {
             Ok(moved) => Ok(moved),
             Err(Corrupt) => Err(Error::Corrupted {
                 rank: peer,
-                host: self.hosts[peer.index()].clone(),
+                host: self.topology.host_name(peer).to_owned(),
             }),
         }
     }

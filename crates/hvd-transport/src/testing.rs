@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hvd_rendezvous::objects::ObjectSeal;
 use hvd_rendezvous::{JobKey, MemoryStore};
-use hvd_types::{Placement, Rank};
+use hvd_types::{Placement, Rank, Topology};
 
 use crate::mesh::{TestOverrides, join_with};
 use crate::shm::Capacities;
@@ -99,7 +99,7 @@ impl Setup {
 
     #[expect(clippy::expect_used, reason = "this is how a test fails")]
     fn in_memory(&self) -> Vec<Mesh> {
-        let hosts = vec!["localhost".to_owned(); self.size];
+        let topology = Topology::new(vec!["localhost"; self.size]);
         let key = JobKey::generate().expect("random bytes");
         mem::mesh_with(
             self.size,
@@ -111,7 +111,7 @@ impl Setup {
             abort: transport.abort(),
             transport: Box::new(transport),
             lifeline: None,
-            hosts: hosts.clone(),
+            topology: topology.clone(),
             note: None,
             objects: ObjectSeal::new(&key, "test"),
         })

@@ -53,7 +53,7 @@ fn one_rank_needs_nobody() {
     let key = JobKey::generate().unwrap();
     let options = options(0, 1, &key, TransportKind::Auto, TIMEOUT);
     let mesh = join(&options, &mut MemoryStore::new()).unwrap();
-    assert_eq!((mesh.transport.size(), mesh.hosts.len()), (1, 1));
+    assert_eq!((mesh.transport.size(), mesh.topology.size()), (1, 1));
     assert!(mesh.lifeline.is_none());
 }
 

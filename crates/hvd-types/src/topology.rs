@@ -19,13 +19,13 @@ mod tests;
 /// What [`Topology::host_name`] returns for a rank that it does not contain.
 const UNKNOWN_HOST: &str = "unknown";
 
-/// Ranks grouped by host. Clones share one copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Ranks grouped by host. Clones share one copy. The default is a topology of no ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Topology {
     groups: Arc<Groups>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Default)]
 struct Groups {
     /// Ascending.
     members: Vec<Rank>,

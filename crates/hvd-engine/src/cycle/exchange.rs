@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use hvd_types::Rank;
+use hvd_types::{Rank, Topology};
 use hvd_wire::{Kind, Note, Ready, Verdict};
 
 use super::Cycle;
@@ -22,7 +22,7 @@ impl Cycle {
     /// Says something to rank 0, or has it said with what others below have to say.
     pub(super) fn tell(&mut self, message: Ready) -> Result<()> {
         let message = self.voice.say(message, Instant::now());
-        let message = message.map_err(|breach| blame(&self.hosts, &breach))?;
+        let message = message.map_err(|breach| blame(&self.topology, &breach))?;
         message.map_or(Ok(()), |message| self.post_upward(&message))
     }
 
@@ -54,7 +54,7 @@ impl Cycle {
             control,
             transport,
             voice,
-            hosts,
+            topology,
             heard,
             roll_call,
             ..
@@ -68,7 +68,7 @@ impl Cycle {
                 }
                 Kind::Negotiation => {
                     let result = voice.hear(peer, bytes, Instant::now());
-                    result.map_err(|breach| blame(hosts, &breach))?;
+                    result.map_err(|breach| blame(topology, &breach))?;
                 }
             }
             Ok(())
@@ -126,8 +126,8 @@ impl Cycle {
     }
 }
 
-fn blame(hosts: &[String], Breach { rank, error }: &Breach) -> Error {
-    let host = hosts.get(rank.index()).map_or("unknown", String::as_str);
+fn blame(topology: &Topology, Breach { rank, error }: &Breach) -> Error {
+    let host = topology.host_name(*rank);
     Error::Internal(format!("rank {rank} on host `{host}` {error}"))
 }
 

@@ -23,16 +23,15 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// A team of `members`; `names` are the hosts of all ranks of the job.
-    pub(crate) fn new(members: Arc<[Rank]>, names: &[String]) -> Self {
-        let hosts = by_host(&members, names);
+    /// A team of `members` in a job.
+    pub(crate) fn new(members: Arc<[Rank]>, job: &Topology) -> Self {
+        let hosts = by_host(&members, job);
         Self { members, hosts }
     }
 }
 
 /// The members by host; `None` if there is only one host, or nowhere two ranks on one.
-fn by_host(members: &[Rank], names: &[String]) -> Option<Topology> {
-    let job = Topology::new(names.iter().map(String::as_str));
+fn by_host(members: &[Rank], job: &Topology) -> Option<Topology> {
     let topology = job.restricted_to(members)?;
     let hosts = topology.host_count();
     (hosts > 1 && hosts < members.len()).then_some(topology)
@@ -43,9 +42,8 @@ mod tests {
     use super::*;
 
     fn team(names: &[&str], members: &[u32]) -> Team {
-        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let members = members.iter().copied().map(Rank::new).collect();
-        Team::new(members, &names)
+        Team::new(members, &Topology::new(names.iter().copied()))
     }
 
     #[test]

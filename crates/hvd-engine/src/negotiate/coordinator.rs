@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
+use hvd_types::{OpKind, ProcessSetId, Rank, Ranks, Topology};
 use hvd_wire::{CacheId, Member, Part, Ready, Request, Response, Tuned, Verdict};
 
 use super::agreement::Agreement;
@@ -33,8 +33,8 @@ mod plans;
 /// What all coordinators of a job are told once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CoordinatorOptions {
-    /// The host of every rank of the job.
-    pub(crate) hosts: Vec<String>,
+    /// The topology of the job.
+    pub(crate) topology: Topology,
     pub(crate) fusion_threshold: u64,
     pub(crate) group_fusion: GroupFusion,
     pub(crate) join_average: JoinAverage,
@@ -132,7 +132,7 @@ impl Coordinator {
         options: Arc<CoordinatorOptions>,
     ) -> Self {
         let cache = Cache::new(options.cache_capacity, members.len());
-        let place = |&rank: &Rank| (rank, options.hosts[rank.index()].as_str().into());
+        let place = |&rank: &Rank| (rank, options.topology.host_name(rank).into());
         let inspector = |limits| StallInspector::new(limits, members.iter().map(place));
         let stalls = options.stall.map(inspector);
         let pace = Pace {
@@ -504,7 +504,7 @@ impl Coordinator {
     /// What a group of members asked for, by the one that asked first; a number is spelled out.
     fn claim(&self, group: &Group<Arc<Agreement>>) -> Claim {
         let rank = group.speaker;
-        let host = self.options.hosts[rank.index()].clone();
+        let host = self.options.topology.host_name(rank).to_owned();
         let request = match &group.asked {
             Asked::Request(shared) => shared.request.clone(),
             Asked::Number(_, agreement) => agreement.request_of(self.position(rank).unwrap_or(0)),

@@ -40,7 +40,7 @@ pub(crate) struct Addressed {
 impl Hub {
     pub(crate) fn new(options: CoordinatorOptions) -> Self {
         let options = Arc::new(options);
-        let size = options.hosts.len();
+        let size = options.topology.size();
         let everybody = (0..size).map(Rank::from_index).collect();
         let global = Coordinator::new(ProcessSetId::GLOBAL, everybody, Arc::clone(&options));
         Self {
@@ -132,7 +132,7 @@ impl Hub {
             }
         }
         self.disturbed = false;
-        let changes = self.sets.decide(&self.options.hosts);
+        let changes = self.sets.decide(&self.options.topology);
         let must_speak = self.shutdown.is_some() || !changes.is_empty();
         let mut retuned = false;
         for (&id, coordinator) in self.coordinators.iter_mut().rev() {
@@ -210,7 +210,7 @@ impl Hub {
 mod tests {
     use std::time::Duration;
 
-    use hvd_types::{DType, Device, OpKind, ReduceOp, Shape};
+    use hvd_types::{DType, Device, OpKind, ReduceOp, Shape, Topology};
     use hvd_wire::{Request, SetChange};
 
     use super::*;
@@ -219,7 +219,7 @@ mod tests {
 
     fn hub(size: usize) -> Hub {
         Hub::new(CoordinatorOptions {
-            hosts: vec!["h".to_owned(); size],
+            topology: Topology::new(vec!["h"; size]),
             fusion_threshold: 0,
             cache_capacity: 4,
             cycle_time: Duration::from_secs(3600),

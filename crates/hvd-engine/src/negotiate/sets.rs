@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hvd_types::{ProcessSetId, Rank};
+use hvd_types::{ProcessSetId, Rank, Topology};
 use hvd_wire::{SetChange, SetVerdict};
 
 use super::validate::Party;
@@ -42,7 +42,7 @@ impl SetNegotiation {
     }
 
     /// Judges the changes that every rank has asked for.
-    pub(crate) fn decide(&mut self, hosts: &[String]) -> Vec<SetVerdict> {
+    pub(crate) fn decide(&mut self, topology: &Topology) -> Vec<SetVerdict> {
         let mut verdicts = Vec::new();
         while self.asked.iter().all(|queue| !queue.is_empty()) {
             let changes: Vec<SetChange> = self
@@ -50,7 +50,7 @@ impl SetNegotiation {
                 .iter_mut()
                 .filter_map(VecDeque::pop_front)
                 .collect();
-            verdicts.push(match disagreement(&changes, hosts) {
+            verdicts.push(match disagreement(&changes, topology) {
                 Some(reason) => SetVerdict::Refused(reason),
                 None => self.apply(&changes[0]),
             });
@@ -104,11 +104,12 @@ impl SetNegotiation {
 }
 
 /// What does not agree between ranks that all asked for some change.
-fn disagreement(changes: &[SetChange], hosts: &[String]) -> Option<String> {
+fn disagreement(changes: &[SetChange], topology: &Topology) -> Option<String> {
     let other = changes.iter().position(|change| *change != changes[0])?;
-    let party = |index: usize| Party {
-        rank: Rank::from_index(index),
-        host: hosts[index].clone(),
+    let party = |index: usize| {
+        let rank = Rank::from_index(index);
+        let host = topology.host_name(rank).to_owned();
+        Party { rank, host }
     };
     Some(format!(
         "ranks do not agree on the process sets: {} wants to {}, {} wants to {}",
@@ -150,7 +151,7 @@ mod tests {
         for rank in 0..3 {
             negotiation.hear(Rank::new(rank), vec![change.clone()]);
         }
-        let mut verdicts = negotiation.decide(&["a", "b", "c"].map(str::to_owned));
+        let mut verdicts = negotiation.decide(&Topology::new(["a", "b", "c"]));
         assert_eq!(verdicts.len(), 1);
         verdicts.remove(0)
     }
@@ -220,16 +221,16 @@ mod tests {
     #[test]
     fn nothing_happens_until_every_rank_asked_and_they_must_agree() {
         let mut sets = SetNegotiation::new(3);
-        let hosts = ["a", "b", "c"].map(str::to_owned);
+        let topology = Topology::new(["a", "b", "c"]);
         sets.hear(
             Rank::new(0),
             vec![SetChange::Add(ranks(&[0])), SetChange::Add(ranks(&[1]))],
         );
         sets.hear(Rank::new(1), vec![SetChange::Add(ranks(&[0]))]);
-        assert_eq!(sets.decide(&hosts), []);
+        assert_eq!(sets.decide(&topology), []);
         sets.hear(Rank::new(2), vec![SetChange::Remove(ProcessSetId::new(4))]);
         assert_eq!(
-            refusal(sets.decide(&hosts).remove(0)),
+            refusal(sets.decide(&topology).remove(0)),
             "ranks do not agree on the process sets: rank 0 on host `a` wants to add ranks [0], \
              rank 2 on host `c` wants to remove number 4"
         );

@@ -3,13 +3,12 @@
 //! The lowest rank of each host leads it. Leaders form a tree, and below each leader so do the
 //! other ranks of its host. A node's range of hosts or ranks, without the node itself, is cut into
 //! at most [`FAN_OUT`] even parts, each below its first: the depth is logarithmic, and where ranks
-//! are numbered by host, every subtree is one span of ranks. A pure function of the list of hosts,
+//! are numbered by host, every subtree is one span of ranks. A pure function of the topology,
 //! so all ranks find the same tree without a word.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use hvd_types::{Rank, Ranks};
+use hvd_types::{Rank, Ranks, Topology};
 
 /// Most children that a rank has on its host, and most that a leader has on others.
 pub(crate) const FAN_OUT: usize = 8;
@@ -45,39 +44,24 @@ impl Child {
 /// The tree of a job, from which the place of every rank can be told.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    /// The ranks of each host, hosts in the order of their lowest ranks.
-    groups: Vec<Vec<Rank>>,
-    /// The host of every rank, as its position among the groups.
-    host_of: Vec<usize>,
+    topology: Topology,
     fan_out: usize,
 }
 
 impl Tree {
-    /// The tree over the hosts of all ranks.
-    pub(crate) fn new(hosts: &[String], fan_out: usize) -> Self {
-        let mut groups: Vec<Vec<Rank>> = Vec::new();
-        let mut index: HashMap<&str, usize> = HashMap::new();
-        let group = |(rank, host)| {
-            let group = *index.entry(host).or_insert_with(|| {
-                groups.push(Vec::new());
-                groups.len() - 1
-            });
-            groups[group].push(Rank::from_index(rank));
-            group
-        };
-        let host_of = hosts.iter().map(String::as_str).enumerate().map(group);
+    /// The tree of a job.
+    pub(crate) fn new(topology: &Topology, fan_out: usize) -> Self {
         Self {
-            host_of: host_of.collect(),
-            groups,
+            topology: topology.clone(),
             fan_out,
         }
     }
 
     /// The place of a rank of the job.
     pub(crate) fn place(&self, rank: Rank) -> Place {
-        let host = self.host_of.get(rank.index()).copied().unwrap_or(0);
-        let local = self.groups.get(host).map_or(&[][..], Vec::as_slice);
-        let index = local.binary_search(&rank).unwrap_or(0);
+        let location = self.topology.location(rank);
+        let (host, index) = location.map_or((0, 0), |at| (at.host, at.local_rank));
+        let local = self.topology.local_group(rank);
         let inside = Node::find(index, local.len(), self.fan_out);
         let mut parent = inside.parent.map(|index| local[index]);
         let mut children: Vec<Child> = inside
@@ -86,9 +70,10 @@ impl Tree {
             .map(|part| child(local[part].iter().copied()))
             .collect();
         if index == 0 {
-            let between = Node::find(host, self.groups.len(), self.fan_out);
-            parent = between.parent.map(|host| self.groups[host][0]);
-            let below = |part: Range<usize>| child(self.groups[part].iter().flatten().copied());
+            let groups = self.topology.local_groups();
+            let between = Node::find(host, groups.len(), self.fan_out);
+            parent = between.parent.map(|host| groups[host][0]);
+            let below = |part: Range<usize>| child(groups[part].iter().flatten().copied());
             children.extend(between.children.into_iter().map(below));
         }
         Place {
@@ -188,15 +173,15 @@ mod tests {
 
     use super::*;
 
-    fn hosts(sizes: &[usize]) -> Vec<String> {
+    fn hosts(sizes: &[usize]) -> Topology {
         let named = |(host, &size): (usize, &usize)| vec![format!("h{host}"); size];
-        sizes.iter().enumerate().flat_map(named).collect()
+        Topology::new(sizes.iter().enumerate().flat_map(named))
     }
 
-    fn tree(hosts: &[String], fan_out: usize) -> Vec<Place> {
-        let tree = Tree::new(hosts, fan_out);
-        let ranks = (0..hosts.len()).map(Rank::from_index);
-        ranks.map(|rank| tree.place(rank)).collect()
+    fn tree(topology: &Topology, fan_out: usize) -> Vec<Place> {
+        let tree = Tree::new(topology, fan_out);
+        let ranks = topology.members().iter();
+        ranks.map(|&rank| tree.place(rank)).collect()
     }
 
     #[test]
@@ -233,9 +218,9 @@ mod tests {
         fn everybody_is_below_exactly_one_parent(
             names in prop::collection::vec(0_u8..6, 1..40), fan_out in 1_usize..5,
         ) {
-            let hosts: Vec<String> = names.iter().map(|name| format!("h{name}")).collect();
-            let places = tree(&hosts, fan_out);
-            prop_assert_eq!(places[0].below().len(), hosts.len());
+            let topology = Topology::new(names.iter().map(|name| format!("h{name}")));
+            let places = tree(&topology, fan_out);
+            prop_assert_eq!(places[0].below().len(), topology.size());
             prop_assert_eq!(places[0].parent, None);
             for place in &places {
                 let below: usize = place.children.iter().map(|child| child.below.len()).sum();

@@ -11,7 +11,7 @@ mod planned;
 
 use std::time::Duration;
 
-use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
+use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape, Topology};
 use hvd_wire::Request;
 
 use self::network::Network;
@@ -89,9 +89,9 @@ impl Job {
         }
     }
 
-    fn hosts(&self) -> Vec<String> {
+    fn topology(&self) -> Topology {
         let host = |rank| format!("host-{}", rank / self.per_host.max(1));
-        (0..self.ranks).map(host).collect()
+        Topology::new((0..self.ranks).map(host))
     }
 
     /// The tensors of a burst.

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_types::{ProcessSetId, Rank};
+use hvd_types::{ProcessSetId, Rank, Topology};
 use hvd_wire::Request;
 
 use super::node::{Letter, Node};
@@ -61,8 +61,8 @@ enum Event {
 
 impl Network {
     pub(super) fn new(job: &Job) -> Self {
-        let hosts = job.hosts();
-        let tree = Tree::new(&hosts, FAN_OUT);
+        let topology = job.topology();
+        let tree = Tree::new(&topology, FAN_OUT);
         let everybody: Arc<[Rank]> = (0..job.ranks).map(Rank::from_index).collect();
         let station = |index: usize| {
             let rank = Rank::from_index(index);
@@ -70,7 +70,7 @@ impl Network {
                 Wiring::Star => Place::in_star(rank, job.ranks),
                 Wiring::Tree => tree.place(rank),
             };
-            let hub = (index == 0).then(|| Hub::new(options(hosts.clone())));
+            let hub = (index == 0).then(|| Hub::new(options(topology.clone())));
             Station {
                 node: Node::new(place, &everybody, hub, HOLD),
                 host: index / job.per_host.max(1),
@@ -234,9 +234,9 @@ impl Station {
     }
 }
 
-fn options(hosts: Vec<String>) -> CoordinatorOptions {
+fn options(topology: Topology) -> CoordinatorOptions {
     CoordinatorOptions {
-        hosts,
+        topology,
         fusion_threshold: 64 << 20,
         cache_capacity: 1024,
         stall: Some(StallOptions {

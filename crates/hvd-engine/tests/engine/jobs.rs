@@ -9,7 +9,7 @@ use hvd_engine::{
 use hvd_testkit::run_ranks_with;
 use hvd_transport::testing::{Wire, mesh_of};
 use hvd_transport::{Abort, Failure, Mesh};
-use hvd_types::{DType, OpKind, ProcessSetId, Rank, Shape};
+use hvd_types::{DType, OpKind, ProcessSetId, Rank, Shape, Topology};
 
 /// Makes tests, over every wire, of functions that take one.
 macro_rules! over_every_wire {
@@ -121,7 +121,7 @@ pub(crate) fn run_on_hosts<T: Send + 'static>(
 ) -> Vec<T> {
     let mut meshes = mesh_of(wire, hosts.len());
     for mesh in &mut meshes {
-        mesh.hosts = hosts.iter().map(|&host| host.to_owned()).collect();
+        mesh.topology = Topology::new(hosts.iter().copied());
     }
     run_meshes(meshes, options, body)
 }
@@ -182,7 +182,7 @@ fn job(mesh: Mesh, options: &EngineOptions) -> Job {
     let Mesh {
         transport,
         lifeline,
-        hosts,
+        topology,
         ..
     } = mesh;
     let rank = transport.rank();
@@ -194,7 +194,7 @@ fn job(mesh: Mesh, options: &EngineOptions) -> Job {
     };
     Job {
         rank,
-        engine: Engine::start(transport, hosts, options, farewell).unwrap(),
+        engine: Engine::start(transport, topology, options, farewell).unwrap(),
     }
 }
 

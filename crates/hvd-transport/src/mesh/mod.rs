@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use hvd_rendezvous::objects::ObjectSeal;
 use hvd_rendezvous::{Error as StoreError, JobKey, Store, deadline, limits};
-use hvd_types::{Placement, Rank};
+use hvd_types::{Placement, Rank, Topology};
 
 use crate::mixed::{HostMemory, Mixed};
 use crate::os::event::Flag;
@@ -133,8 +133,8 @@ pub struct Mesh {
     pub abort: Abort,
     /// What raises it; none in a job of one rank.
     pub lifeline: Option<Lifeline>,
-    /// The host of every rank.
-    pub hosts: Vec<String>,
+    /// Which ranks share a host.
+    pub topology: Topology,
     /// Why the wire is not what was hoped for, for the log.
     pub note: Option<String>,
     /// What signs and checks objects that ranks unpickle.
@@ -146,7 +146,7 @@ impl fmt::Debug for Mesh {
         f.debug_struct("Mesh")
             .field("rank", &self.transport.rank())
             .field("transport", &self.transport.kind())
-            .field("hosts", &self.hosts)
+            .field("topology", &self.topology)
             .field("note", &self.note)
             .finish_non_exhaustive()
     }
@@ -264,13 +264,13 @@ fn alone(options: &MeshOptions) -> Result<Mesh> {
     let transport = ends
         .pop()
         .ok_or_else(|| Error::Bootstrap("no rank".to_owned()))?;
-    let hosts = vec![options.placement.hostname.clone()];
+    let topology = Topology::new([options.placement.hostname.as_str()]);
     let abort = transport.abort();
     Ok(Mesh {
         transport: Box::new(transport),
         abort,
         lifeline: None,
-        hosts,
+        topology,
         note: None,
         objects: objects(options, &[]),
     })
@@ -322,11 +322,9 @@ impl Bootstrap {
         ranks.count() <= cores
     }
 
-    fn hosts(&self) -> Vec<String> {
-        self.endpoints()
-            .iter()
-            .map(|endpoint| endpoint.hostname.clone())
-            .collect()
+    fn topology(&self) -> Topology {
+        let endpoints = self.endpoints().iter();
+        Topology::new(endpoints.map(|endpoint| endpoint.hostname.as_str()))
     }
 
     /// Steps 3 and 4.
@@ -351,18 +349,16 @@ impl Bootstrap {
                 return Err(error);
             }
         };
-        match self.connect_transport(memory.as_ref(), incoming) {
-            Ok(transport) => {
-                let hosts = self.hosts();
-                Ok(Mesh {
-                    transport,
-                    abort: self.directory.abort.clone(),
-                    lifeline: Some(lifeline),
-                    hosts,
-                    note,
-                    objects: objects(self.options(), self.endpoints()),
-                })
-            }
+        let topology = self.topology();
+        match self.connect_transport(topology.clone(), memory.as_ref(), incoming) {
+            Ok(transport) => Ok(Mesh {
+                transport,
+                abort: self.directory.abort.clone(),
+                lifeline: Some(lifeline),
+                topology,
+                note,
+                objects: objects(self.options(), self.endpoints()),
+            }),
             Err(error) => {
                 // The others would wait for this rank in vain.
                 lifeline.report(self.failure(&error));
@@ -386,12 +382,13 @@ impl Bootstrap {
 
     fn connect_transport(
         &self,
+        topology: Topology,
         memory: Option<&HostMemory>,
         incoming: Incoming,
     ) -> Result<Box<dyn Transport>> {
         let context = RankContext {
             rank: self.rank(),
-            hosts: self.hosts(),
+            topology,
             progress_timeout: self.options().progress_timeout,
             abort: self.directory.abort.clone(),
             has_cores: self.has_cores(),

@@ -314,6 +314,8 @@ mod tests {
 
     use super::super::segment::{Capacities, Segment};
     use super::super::transport::SharedMemory;
+    use hvd_types::Topology;
+
     use super::*;
     use crate::os::memory::Mapping;
     use crate::{Abort, Transport};
@@ -321,7 +323,7 @@ mod tests {
     fn context(rank: u32) -> RankContext {
         RankContext {
             rank: Rank::new(rank),
-            hosts: vec!["h".to_owned(); 2],
+            topology: Topology::new(["h"; 2]),
             progress_timeout: Duration::from_secs(10),
             abort: Abort::new(),
             has_cores: true,

@@ -52,7 +52,7 @@ impl Transport for SharedMemory {
     }
 
     fn size(&self) -> usize {
-        self.context.hosts.len()
+        self.context.topology.size()
     }
 
     fn kind(&self) -> &'static str {
@@ -60,7 +60,7 @@ impl Transport for SharedMemory {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.context.hosts[rank.index()]
+        self.context.topology.host_name(rank)
     }
 
     fn progress_timeout(&self) -> Duration {

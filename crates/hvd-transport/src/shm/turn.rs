@@ -99,7 +99,7 @@ impl AwaitedCount {
             if !in_time.map_err(Error::io("sleeping on shared memory"))? {
                 return Err(Error::Stalled {
                     rank: self.peer.rank,
-                    host: context.hosts[self.peer.rank.index()].clone(),
+                    host: context.topology.host_name(self.peer.rank).to_owned(),
                     seconds: context.progress_timeout.as_secs(),
                 });
             }
@@ -127,6 +127,6 @@ fn wait_for(flag: &Flag, deadline: Option<Instant>) -> io::Result<bool> {
 }
 
 pub(super) fn corrupted(context: &RankContext, rank: Rank) -> Error {
-    let host = context.hosts[rank.index()].clone();
+    let host = context.topology.host_name(rank).to_owned();
     Error::Corrupted { rank, host }
 }

@@ -231,7 +231,7 @@ impl Tcp {
     /// `TCP-2`: nobody was named in time, so it is this peer.
     fn give_up(&self, peer: Rank, lane: Lane) -> Result<Wake> {
         let own = self.context.rank;
-        let host = &self.context.hosts[own.index()];
+        let host = self.context.topology.host_name(own);
         let reason = match self.links.get(peer, lane) {
             LaneState::Failed { reason, .. } => {
                 format!("could not be reached by rank {own} on host `{host}`: {reason}")
@@ -246,7 +246,7 @@ impl Tcp {
         };
         self.context.abort.raise(Failure {
             rank: peer,
-            host: self.context.hosts[peer.index()].clone(),
+            host: self.context.topology.host_name(peer).to_owned(),
             reason,
         });
         self.context.abort.check().map(|()| Wake::Event)
@@ -259,7 +259,7 @@ impl Transport for Tcp {
     }
 
     fn size(&self) -> usize {
-        self.context.hosts.len()
+        self.context.topology.size()
     }
 
     fn kind(&self) -> &'static str {
@@ -267,7 +267,7 @@ impl Transport for Tcp {
     }
 
     fn host_of(&self, rank: Rank) -> &str {
-        &self.context.hosts[rank.index()]
+        self.context.topology.host_name(rank)
     }
 
     fn progress_timeout(&self) -> Duration {

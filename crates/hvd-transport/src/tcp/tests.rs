@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use hvd_types::Topology;
+
 use super::*;
 use crate::Abort;
 
@@ -17,7 +19,7 @@ fn connected() -> (TcpStream, TcpStream) {
 fn end(rank: u32, lanes: [Bundle; 2]) -> Tcp {
     let context = RankContext {
         rank: Rank::new(rank),
-        hosts: vec!["left".to_owned(), "right".to_owned()],
+        topology: Topology::new(["left", "right"]),
         progress_timeout: Duration::from_secs(30),
         abort: Abort::new(),
         has_cores: true,

@@ -1,6 +1,6 @@
 //! Whole negotiations with a clock made by hand.
 
-use hvd_types::{DType, Device, ReduceOp, Shape};
+use hvd_types::{DType, Device, ReduceOp, Shape, Topology};
 use hvd_wire::Request;
 
 use super::*;
@@ -8,7 +8,7 @@ use crate::autotune::{AutotuneOptions, Choice};
 
 fn options(size: usize) -> CoordinatorOptions {
     CoordinatorOptions {
-        hosts: (0..size).map(|rank| format!("h{rank}")).collect(),
+        topology: Topology::new((0..size).map(|rank| format!("h{rank}"))),
         fusion_threshold: 1 << 20,
         cache_capacity: 16,
         cycle_time: Duration::ZERO,
@@ -18,7 +18,7 @@ fn options(size: usize) -> CoordinatorOptions {
 
 /// The coordinator of the global process set.
 fn coordinator(options: CoordinatorOptions) -> Coordinator {
-    let members = (0..options.hosts.len()).map(Rank::from_index).collect();
+    let members = (0..options.topology.size()).map(Rank::from_index).collect();
     Coordinator::new(ProcessSetId::GLOBAL, members, Arc::new(options))
 }
 

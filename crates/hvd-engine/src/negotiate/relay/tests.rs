@@ -2,7 +2,7 @@
 
 mod equivalence;
 
-use hvd_types::{DType, Device, ReduceOp, Shape};
+use hvd_types::{DType, Device, ReduceOp, Shape, Topology};
 use hvd_wire::{CacheId, Halted, Member, Operation, Plan, Request, SetChange, TensorPlan};
 
 use super::*;
@@ -32,8 +32,8 @@ fn ranks(numbers: impl IntoIterator<Item = u32>) -> Ranks {
 
 /// Host `b` of ranks 2, 3 and 4, of which rank 2 is the leader.
 fn relay(hold: Duration) -> Relay {
-    let hosts = ["a", "a", "b", "b", "b"].map(str::to_owned);
-    Relay::new(Tree::new(&hosts, 8).place(Rank::new(2)), hold)
+    let topology = Topology::new(["a", "a", "b", "b", "b"]);
+    Relay::new(Tree::new(&topology, 8).place(Rank::new(2)), hold)
 }
 
 fn asks(relay: &mut Relay, rank: u32, requests: Vec<Request>, now: Instant) {

@@ -40,7 +40,7 @@ enum Phase {
 
 #[derive(Debug, Clone)]
 struct Script {
-    hosts: Vec<String>,
+    topology: Topology,
     fan_out: usize,
     phases: Vec<Phase>,
     leavers: Vec<bool>,
@@ -68,8 +68,8 @@ prop_compose! {
         phases in prop::collection::vec(phase(), 1..7),
         leavers in prop::collection::vec(any::<bool>(), 12), seed in any::<u64>(),
     ) -> Script {
-        let hosts = hosts.iter().map(|host| format!("h{host}")).collect();
-        Script { hosts, fan_out, phases, leavers, seed }
+        let topology = Topology::new(hosts.iter().map(|host| format!("h{host}")));
+        Script { topology, fan_out, phases, leavers, seed }
     }
 }
 
@@ -95,17 +95,17 @@ struct World {
 
 impl World {
     fn new(script: &Script, star: bool) -> Self {
-        let size = script.hosts.len();
+        let size = script.topology.size();
         let everybody: Arc<[Rank]> = (0..size).map(Rank::from_index).collect();
         let node = |index| {
             let rank = Rank::from_index(index);
             let place = if star {
                 Place::in_star(rank, size)
             } else {
-                Tree::new(&script.hosts, script.fan_out).place(rank)
+                Tree::new(&script.topology, script.fan_out).place(rank)
             };
             let options = CoordinatorOptions {
-                hosts: script.hosts.clone(),
+                topology: script.topology.clone(),
                 fusion_threshold: 64,
                 cache_capacity: 3,
                 join_average: JoinAverage::Contributors,
@@ -421,7 +421,7 @@ fn run(script: &Script, star: bool) -> Vec<Vec<Vec<String>>> {
 #[test]
 fn rank_0_can_name_exactly_those_who_are_missing() {
     let script = Script {
-        hosts: (0..12).map(|rank| format!("h{}", rank / 3)).collect(),
+        topology: Topology::new((0..12).map(|rank| format!("h{}", rank / 3))),
         fan_out: 1,
         phases: Vec::new(),
         leavers: Vec::new(),

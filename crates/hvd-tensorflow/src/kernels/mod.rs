@@ -3,13 +3,16 @@
 //! Names, attributes and shapes are upstream's. `tensor_name` is new: outside of graphs a node has
 //! no name of its own, so there the name that ranks agree on comes with the call.
 
-mod common;
-mod gather;
+mod allgather;
+mod allreduce;
+mod alltoall;
+mod barrier;
+mod broadcast;
+mod join;
+mod options;
 mod placement;
-mod reduce;
-mod rendezvous;
-mod scatter;
-mod spread;
+mod reducescatter;
+mod submit;
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -21,16 +24,16 @@ use crate::ffi::{Kernel, Registrar};
 macro_rules! for_each_op {
     ($apply:ident) => {
         [
-            $apply!(reduce::Allreduce),
-            $apply!(reduce::GroupedAllreduce),
-            $apply!(gather::Allgather),
-            $apply!(gather::GroupedAllgather),
-            $apply!(spread::Broadcast),
-            $apply!(scatter::Alltoall),
-            $apply!(scatter::Reducescatter),
-            $apply!(scatter::GroupedReducescatter),
-            $apply!(rendezvous::Join),
-            $apply!(rendezvous::Barrier),
+            $apply!(allreduce::Allreduce),
+            $apply!(allreduce::GroupedAllreduce),
+            $apply!(allgather::Allgather),
+            $apply!(allgather::GroupedAllgather),
+            $apply!(broadcast::Broadcast),
+            $apply!(alltoall::Alltoall),
+            $apply!(reducescatter::Reducescatter),
+            $apply!(reducescatter::GroupedReducescatter),
+            $apply!(join::Join),
+            $apply!(barrier::Barrier),
             $apply!(placement::Rank),
             $apply!(placement::Size),
             $apply!(placement::LocalRank),

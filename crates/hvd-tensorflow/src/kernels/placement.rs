@@ -3,7 +3,7 @@
 
 use hvd_types::{ProcessSetId, Shape};
 
-use super::common::process_set;
+use super::options::process_set;
 use crate::error::{Error, Result};
 use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
 use crate::worker::{self, Worker};

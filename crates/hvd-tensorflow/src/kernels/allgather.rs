@@ -1,9 +1,9 @@
 //! Allgather: the rows of all ranks. TensorFlow's memory is asked for when their number is known.
 
-use hvd_engine::Outcome;
 use hvd_types::OpKind;
 
-use super::common::{Meeting, run, run_group};
+use super::options::Meeting;
+use super::submit::{place_all, run, run_group};
 use crate::error::Result;
 use crate::ffi::{Attributes, Call, Definition, Input, Kernel, ShapeRule};
 
@@ -75,10 +75,4 @@ impl Kernel for GroupedAllgather {
         };
         run_group(call, &self.0.name, prepare, place_all);
     }
-}
-
-/// Makes the results of a group its outputs.
-pub(super) fn place_all(call: &Call, inputs: &[Input], outcomes: &[Outcome]) -> Result<()> {
-    let mut results = inputs.iter().zip(outcomes).enumerate();
-    results.try_for_each(|(index, (input, outcome))| call.place(index, input.dtype, outcome))
 }

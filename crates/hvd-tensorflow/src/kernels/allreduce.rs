@@ -2,7 +2,8 @@
 
 use hvd_types::OpKind;
 
-use super::common::{Meeting, Reduction, run, run_group};
+use super::options::{Meeting, Reduction};
+use super::submit::{run, run_group};
 use crate::error::Result;
 use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
 

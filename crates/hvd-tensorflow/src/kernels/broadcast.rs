@@ -2,7 +2,8 @@
 
 use hvd_types::{OpKind, Rank};
 
-use super::common::{Meeting, run};
+use super::options::Meeting;
+use super::submit::run;
 use crate::error::{Error, Result};
 use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
 

@@ -1,0 +1,67 @@
+//! The way of an op into the engine and back: one tensor, or several as a group.
+
+use std::sync::Arc;
+
+use hvd_engine::{Outcome, Submission};
+
+use crate::error::{Error, Result};
+use crate::ffi::{Call, Input};
+use crate::worker;
+
+/// Submits what `prepare` makes of the call, and finishes the call with what `conclude` makes of
+/// the result.
+pub(super) fn run(
+    call: Call,
+    prepare: impl FnOnce(&Call) -> Result<Submission>,
+    conclude: impl FnOnce(&Call, Outcome) -> Result<()> + Send + 'static,
+) {
+    let prepared = worker::current().and_then(|worker| Ok((prepare(&call)?, worker)));
+    match prepared {
+        Err(error) => call.finish(Err(error)),
+        Ok((submission, worker)) => {
+            worker
+                .engine()
+                .submit_unattended(submission, move |result| {
+                    let result = result.map_err(Error::from);
+                    call.finish(result.and_then(|outcome| conclude(&call, outcome)));
+                });
+        }
+    }
+}
+
+/// As [`run`], for all inputs of a call together. `prepare` gets each input.
+pub(super) fn run_group(
+    call: Call,
+    name: &Arc<str>,
+    prepare: impl Fn(&Call, &Input, usize) -> Result<Submission>,
+    conclude: impl FnOnce(&Call, &[Input], &[Outcome]) -> Result<()> + Send + 'static,
+) {
+    let prepared = worker::current().and_then(|worker| {
+        let inputs = (0..call.count()?)
+            .map(|index| call.input(index))
+            .collect::<Result<Vec<_>>>()?;
+        let submissions = inputs
+            .iter()
+            .enumerate()
+            .map(|(index, input)| prepare(&call, input, index))
+            .collect::<Result<Vec<_>>>()?;
+        Ok((worker, inputs, submissions))
+    });
+    match prepared {
+        Err(error) => call.finish(Err(error)),
+        Ok((worker, inputs, submissions)) => {
+            let then = move |result: hvd_engine::Result<Vec<Outcome>>| {
+                let result = result.map_err(Error::from);
+                call.finish(result.and_then(|outcomes| conclude(&call, &inputs, &outcomes)));
+            };
+            let engine = worker.engine();
+            engine.submit_group_unattended(name, submissions, then);
+        }
+    }
+}
+
+/// Makes the results of a group its outputs.
+pub(super) fn place_all(call: &Call, inputs: &[Input], outcomes: &[Outcome]) -> Result<()> {
+    let mut results = inputs.iter().zip(outcomes).enumerate();
+    results.try_for_each(|(index, (input, outcome))| call.place(index, input.dtype, outcome))
+}

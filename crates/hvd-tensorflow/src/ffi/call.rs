@@ -1,8 +1,8 @@
 //! One run of a kernel: its inputs, its outputs and its end.
 //!
 //! TensorFlow keeps the context, and with it the inputs and the outputs, until the done callback
-//! has run. So what is borrowed from it here is valid exactly until [`Call::finish`], after which
-//! a call gives nothing more.
+//! has run. What is borrowed from it here is therefore valid until [`KernelCall::finish`]; after
+//! that, every method of the call fails.
 
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,9 +18,9 @@ use crate::error::{Error, Result};
 
 /// A run that may end on any thread. Clones are the same run.
 #[derive(Clone)]
-pub(crate) struct Call(Arc<Mutex<Option<Running>>>);
+pub(crate) struct KernelCall(Arc<Mutex<Option<RunningCall>>>);
 
-struct Running {
+struct RunningCall {
     api: &'static Api,
     context: *mut TfContext,
     /// Runs when this is dropped.
@@ -29,11 +29,11 @@ struct Running {
 
 // SAFETY: TensorFlow allows the context and the callback of an asynchronous kernel to be used from
 // any thread, by one at a time, which the lock ensures.
-unsafe impl Send for Running {}
+unsafe impl Send for RunningCall {}
 
 /// A tensor that came with the call.
 #[derive(Debug, Clone)]
-pub(crate) struct Input {
+pub(crate) struct InputTensor {
     index: c_int,
     address: usize,
     bytes: usize,
@@ -41,9 +41,9 @@ pub(crate) struct Input {
     pub(crate) shape: Shape,
 }
 
-impl Call {
+impl KernelCall {
     pub(super) fn new(api: &'static Api, context: *mut TfContext, done: Done) -> Self {
-        let running = Running {
+        let running = RunningCall {
             api,
             context,
             _done: done,
@@ -51,7 +51,7 @@ impl Call {
         Self(Arc::new(Mutex::new(Some(running))))
     }
 
-    fn with<T>(&self, use_it: impl FnOnce(&Running) -> Result<T>) -> Result<T> {
+    fn with<T>(&self, use_it: impl FnOnce(&RunningCall) -> Result<T>) -> Result<T> {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let over = || Error::Argument("the call is over".to_owned());
         use_it(running.as_ref().ok_or_else(over)?)
@@ -67,7 +67,7 @@ impl Call {
     }
 
     /// An input.
-    pub(crate) fn input(&self, index: usize) -> Result<Input> {
+    pub(crate) fn input(&self, index: usize) -> Result<InputTensor> {
         self.with(|running| running.input(position(index)?))
     }
 
@@ -87,7 +87,7 @@ impl Call {
     }
 
     /// An input, for the engine to read. The call must not be finished before the operation.
-    pub(crate) fn source(input: &Input) -> Source {
+    pub(crate) fn source(input: &InputTensor) -> Source {
         // SAFETY: TensorFlow keeps inputs unchanged until the call is finished, and a call is
         // finished when the operation it started has completed.
         unsafe { Source::borrowed(input.address, input.bytes) }
@@ -95,7 +95,7 @@ impl Call {
 
     /// Memory for an output like the input with the same number: the input's own if nobody else
     /// needs it.
-    pub(crate) fn like(&self, input: &Input) -> Result<Target> {
+    pub(crate) fn output_like(&self, input: &InputTensor) -> Result<Target> {
         self.with(|running| {
             let address = running.forward_or_allocate(input)?;
             // SAFETY: the output is the context's and used by nobody before the call is finished,
@@ -106,12 +106,12 @@ impl Call {
     }
 
     /// Memory for an output with the rows of the input, however many there are in the end.
-    pub(crate) fn rows_like(&self, output: usize, input: &Input) -> Target {
+    pub(crate) fn output_with_rows_like(&self, output: usize, input: &InputTensor) -> Target {
         let (call, dtype) = (self.clone(), input.dtype);
         let shape = input.shape.clone();
         let row = shape.row_elements().unwrap_or(0) * dtype.size() as u64;
         let provide = move |bytes: usize| {
-            // Rows without bytes say nothing about their number; see `place`.
+            // Rows without bytes say nothing about their number; see `set_output`.
             let rows = (bytes as u64).checked_div(row)?;
             let shape = shape.with_first(rows);
             call.with(|running| running.allocate(output, dtype, &shape, bytes))
@@ -124,7 +124,7 @@ impl Call {
 
     /// Makes a result that the engine had to allocate itself an output; does nothing if it went to
     /// one already.
-    pub(crate) fn place(&self, output: usize, dtype: DType, outcome: &Outcome) -> Result<()> {
+    pub(crate) fn set_output(&self, output: usize, dtype: DType, outcome: &Outcome) -> Result<()> {
         let Some(buffer) = &outcome.output else {
             return Ok(());
         };
@@ -162,15 +162,15 @@ impl Call {
     }
 }
 
-impl Running {
-    fn input(&self, index: c_int) -> Result<Input> {
+impl RunningCall {
+    fn input(&self, index: c_int) -> Result<InputTensor> {
         let (api, status) = (self.api, Status::new(self.api));
         let mut tensor = std::ptr::null_mut();
         // SAFETY: the context is valid until the call is finished; the rest is ours.
         unsafe { (api.get_input)(self.context, index, &raw mut tensor, status.raw()) };
         status.check()?;
-        let tensor = Tensor { api, raw: tensor };
-        Ok(Input {
+        let tensor = TensorRef { api, raw: tensor };
+        Ok(InputTensor {
             index,
             address: tensor.address(),
             bytes: tensor.bytes(),
@@ -181,7 +181,7 @@ impl Running {
 
     /// The address of an output like an input. The input's memory is taken over only if nobody
     /// holds another reference to it, so none is held here.
-    fn forward_or_allocate(&self, input: &Input) -> Result<usize> {
+    fn forward_or_allocate(&self, input: &InputTensor) -> Result<usize> {
         let (dimensions, rank) = dimensions(&input.shape)?;
         let status = Status::new(self.api);
         let (candidate, mut forwarded) = (input.index, -1);
@@ -200,7 +200,7 @@ impl Running {
             )
         };
         status.check()?;
-        let tensor = Tensor {
+        let tensor = TensorRef {
             api: self.api,
             raw: tensor,
         };
@@ -225,7 +225,7 @@ impl Running {
             )
         };
         status.check()?;
-        let tensor = Tensor {
+        let tensor = TensorRef {
             api: self.api,
             raw: tensor,
         };
@@ -234,12 +234,12 @@ impl Running {
 }
 
 /// A reference to a tensor.
-struct Tensor {
+struct TensorRef {
     api: &'static Api,
     raw: *mut TfTensor,
 }
 
-impl Tensor {
+impl TensorRef {
     fn address(&self) -> usize {
         // SAFETY: the tensor is valid until it is dropped.
         unsafe { (self.api.tensor_data)(self.raw) }.expose_provenance()
@@ -267,7 +267,7 @@ impl Tensor {
     }
 }
 
-impl Drop for Tensor {
+impl Drop for TensorRef {
     fn drop(&mut self) {
         // SAFETY: the reference is ours and given up once.
         unsafe { (self.api.delete_tensor)(self.raw) };

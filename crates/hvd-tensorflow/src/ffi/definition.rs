@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 
 use super::api::{Api, TfConstruction, TfContext, TfDone, api};
 use super::attributes::Attributes;
-use super::call::Call;
+use super::call::KernelCall;
 use super::done::Done;
 use super::shape::ShapeRule;
 use super::status::Status;
@@ -27,7 +27,7 @@ pub(crate) trait Kernel: Sized + Send + Sync + 'static {
     fn new(attributes: &mut Attributes<'_>) -> Result<Self>;
 
     /// Begins, and returns at once. The call is finished later, from any thread.
-    fn start(&self, call: Call);
+    fn start(&self, call: KernelCall);
 }
 
 /// Registers ops with the TensorFlow that the process has loaded.
@@ -109,7 +109,7 @@ extern "C" fn compute<K: Kernel>(kernel: *mut c_void, context: *mut TfContext, d
     let Ok(api) = api() else { return };
     // SAFETY: TensorFlow passes its callback, and waits for this function.
     let done = unsafe { Done::take(api, done) };
-    let call = Call::new(api, context, done);
+    let call = KernelCall::new(api, context, done);
     // SAFETY: what `create` returned, which is deleted only when no call is running. A node whose
     // kernel could not be made is never run.
     let kernel = unsafe { kernel.cast::<K>().as_ref() };

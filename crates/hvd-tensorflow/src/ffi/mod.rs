@@ -18,6 +18,6 @@ mod shape;
 mod status;
 
 pub(crate) use attributes::Attributes;
-pub(crate) use call::{Call, Input};
+pub(crate) use call::{InputTensor, KernelCall};
 pub(crate) use definition::{Definition, Kernel, Registrar};
 pub(crate) use shape::ShapeRule;

@@ -102,13 +102,13 @@ struct Inference {
     context: *mut TfShapeContext,
 }
 
-/// A shape that is ours.
-struct Shape {
+/// A shape that this process must delete.
+struct OwnedShape {
     api: &'static Api,
     raw: *mut TfShape,
 }
 
-impl Drop for Shape {
+impl Drop for OwnedShape {
     fn drop(&mut self) {
         // SAFETY: it was made for us and is deleted once.
         unsafe { (self.api.delete_shape)(self.raw) };
@@ -122,20 +122,20 @@ impl Inference {
         (0..c_int::try_from(count).unwrap_or(0)).try_for_each(|index| rule(self, index))
     }
 
-    fn empty(&self) -> Shape {
+    fn empty(&self) -> OwnedShape {
         // SAFETY: takes nothing and returns a shape that is ours.
         let raw = unsafe { (self.api.new_shape)() };
-        Shape { api: self.api, raw }
+        OwnedShape { api: self.api, raw }
     }
 
-    fn input(&self, index: c_int) -> Result<Shape> {
+    fn input(&self, index: c_int) -> Result<OwnedShape> {
         let (shape, status) = (self.empty(), Status::new(self.api));
         // SAFETY: the context is valid while TensorFlow waits for the rule; the rest is ours.
         unsafe { (self.api.input_shape)(self.context, index, shape.raw, status.raw()) };
         status.check().map(|()| shape)
     }
 
-    fn set(&self, index: c_int, shape: &Shape) -> Result<()> {
+    fn set(&self, index: c_int, shape: &OwnedShape) -> Result<()> {
         let status = Status::new(self.api);
         // SAFETY: as above; TensorFlow copies the shape.
         unsafe { (self.api.set_output_shape)(self.context, index, shape.raw, status.raw()) };
@@ -143,7 +143,7 @@ impl Inference {
     }
 
     /// The number of dimensions, if it is known.
-    fn rank(&self, shape: &Shape) -> Option<i64> {
+    fn rank(&self, shape: &OwnedShape) -> Option<i64> {
         // SAFETY: the context is valid while TensorFlow waits for the rule; the shape is ours.
         let known = unsafe { (self.api.rank_known)(self.context, shape.raw) };
         if known == 0 {
@@ -153,17 +153,17 @@ impl Inference {
         Some(unsafe { (self.api.rank)(self.context, shape.raw) })
     }
 
-    fn scalar(&self) -> Shape {
+    fn scalar(&self) -> OwnedShape {
         // SAFETY: the context is valid while TensorFlow waits for the rule.
         let raw = unsafe { (self.api.scalar_shape)(self.context) };
-        Shape { api: self.api, raw }
+        OwnedShape { api: self.api, raw }
     }
 
     /// A vector whose length is not known, which is said by the length -1.
-    fn unknown_vector(&self) -> Shape {
+    fn unknown_vector(&self) -> OwnedShape {
         // SAFETY: as above.
         let raw = unsafe { (self.api.vector_shape)(self.context, usize::MAX) };
-        Shape { api: self.api, raw }
+        OwnedShape { api: self.api, raw }
     }
 
     /// An output like its input, except for the first dimension.

@@ -2,13 +2,13 @@
 
 use hvd_types::OpKind;
 
-use super::options::Meeting;
-use super::submit::{place_all, run, run_group};
+use super::options::CollectiveOptions;
+use super::submit::{run, run_group, set_outputs};
 use crate::error::Result;
-use crate::ffi::{Attributes, Call, Definition, Input, Kernel, ShapeRule};
+use crate::ffi::{Attributes, Definition, InputTensor, Kernel, KernelCall, ShapeRule};
 
 /// One tensor.
-pub(super) struct Allgather(Meeting);
+pub(super) struct Allgather(CollectiveOptions);
 
 impl Kernel for Allgather {
     const DEFINITION: Definition = Definition {
@@ -25,28 +25,28 @@ impl Kernel for Allgather {
     };
 
     fn new(attributes: &mut Attributes<'_>) -> Result<Self> {
-        Meeting::new(attributes).map(Self)
+        CollectiveOptions::new(attributes).map(Self)
     }
 
-    fn start(&self, call: Call) {
+    fn start(&self, call: KernelCall) {
         let input = match call.input(0) {
             Ok(input) => input,
             Err(error) => return call.finish(Err(error)),
         };
         let dtype = input.dtype;
-        let prepare = |call: &Call| {
+        let prepare = |call: &KernelCall| {
             let mut submission = self.0.submission(OpKind::Allgather, &input);
-            submission.target = call.rows_like(0, &input);
+            submission.target = call.output_with_rows_like(0, &input);
             Ok(submission)
         };
         run(call, prepare, move |call, outcome| {
-            call.place(0, dtype, &outcome)
+            call.set_output(0, dtype, &outcome)
         });
     }
 }
 
 /// Several tensors, together.
-pub(super) struct GroupedAllgather(Meeting);
+pub(super) struct GroupedAllgather(CollectiveOptions);
 
 impl Kernel for GroupedAllgather {
     const DEFINITION: Definition = Definition {
@@ -64,15 +64,15 @@ impl Kernel for GroupedAllgather {
     };
 
     fn new(attributes: &mut Attributes<'_>) -> Result<Self> {
-        Meeting::new(attributes).map(Self)
+        CollectiveOptions::new(attributes).map(Self)
     }
 
-    fn start(&self, call: Call) {
-        let prepare = |call: &Call, input: &Input, index| {
+    fn start(&self, call: KernelCall) {
+        let prepare = |call: &KernelCall, input: &InputTensor, index| {
             let mut submission = self.0.submission(OpKind::Allgather, input);
-            submission.target = call.rows_like(index, input);
+            submission.target = call.output_with_rows_like(index, input);
             Ok(submission)
         };
-        run_group(call, &self.0.name, prepare, place_all);
+        run_group(call, &self.0.name, prepare, set_outputs);
     }
 }

@@ -2,15 +2,15 @@
 
 use hvd_types::OpKind;
 
-use super::options::{Meeting, Reduction};
+use super::options::{CollectiveOptions, ReductionOptions};
 use super::submit::{run, run_group};
 use crate::error::Result;
-use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
+use crate::ffi::{Attributes, Definition, Kernel, KernelCall, ShapeRule};
 
 /// One tensor.
 pub(super) struct Allreduce {
-    meeting: Meeting,
-    reduction: Reduction,
+    options: CollectiveOptions,
+    reduction: ReductionOptions,
 }
 
 impl Kernel for Allreduce {
@@ -32,16 +32,16 @@ impl Kernel for Allreduce {
 
     fn new(attributes: &mut Attributes<'_>) -> Result<Self> {
         Ok(Self {
-            meeting: Meeting::new(attributes)?,
-            reduction: Reduction::new(attributes)?,
+            options: CollectiveOptions::new(attributes)?,
+            reduction: ReductionOptions::new(attributes)?,
         })
     }
 
-    fn start(&self, call: Call) {
-        let prepare = |call: &Call| {
+    fn start(&self, call: KernelCall) {
+        let prepare = |call: &KernelCall| {
             let input = call.input(0)?;
-            let mut submission = self.meeting.submission(OpKind::Allreduce, &input);
-            submission.target = call.like(&input)?;
+            let mut submission = self.options.submission(OpKind::Allreduce, &input);
+            submission.target = call.output_like(&input)?;
             Ok(self.reduction.apply(submission))
         };
         run(call, prepare, |_, _| Ok(()));
@@ -73,13 +73,13 @@ impl Kernel for GroupedAllreduce {
         Allreduce::new(attributes).map(Self)
     }
 
-    fn start(&self, call: Call) {
-        let Allreduce { meeting, reduction } = &self.0;
-        let prepare = |call: &Call, input: &_, _| {
-            let mut submission = meeting.submission(OpKind::Allreduce, input);
-            submission.target = call.like(input)?;
+    fn start(&self, call: KernelCall) {
+        let Allreduce { options, reduction } = &self.0;
+        let prepare = |call: &KernelCall, input: &_, _| {
+            let mut submission = options.submission(OpKind::Allreduce, input);
+            submission.target = call.output_like(input)?;
             Ok(reduction.apply(submission))
         };
-        run_group(call, &meeting.name, prepare, |_, _, _| Ok(()));
+        run_group(call, &options.name, prepare, |_, _, _| Ok(()));
     }
 }

@@ -3,13 +3,13 @@
 use hvd_engine::Outcome;
 use hvd_types::{OpKind, Shape};
 
-use super::options::Meeting;
+use super::options::CollectiveOptions;
 use super::submit::run;
 use crate::error::{Error, Result};
-use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
+use crate::ffi::{Attributes, Definition, Kernel, KernelCall, ShapeRule};
 
 /// Alltoall. Without splits, which are then empty, ranks get equal parts.
-pub(super) struct Alltoall(Meeting);
+pub(super) struct Alltoall(CollectiveOptions);
 
 impl Kernel for Alltoall {
     const DEFINITION: Definition = Definition {
@@ -26,23 +26,23 @@ impl Kernel for Alltoall {
     };
 
     fn new(attributes: &mut Attributes<'_>) -> Result<Self> {
-        Meeting::new(attributes).map(Self)
+        CollectiveOptions::new(attributes).map(Self)
     }
 
-    fn start(&self, call: Call) {
+    fn start(&self, call: KernelCall) {
         let input = match call.input(0) {
             Ok(input) => input,
             Err(error) => return call.finish(Err(error)),
         };
         let dtype = input.dtype;
-        let prepare = |call: &Call| {
+        let prepare = |call: &KernelCall| {
             let mut submission = self.0.submission(OpKind::Alltoall, &input);
             submission.splits = splits(&call.numbers(1)?)?;
-            submission.target = call.rows_like(0, &input);
+            submission.target = call.output_with_rows_like(0, &input);
             Ok(submission)
         };
         run(call, prepare, move |call, outcome: Outcome| {
-            call.place(0, dtype, &outcome)?;
+            call.set_output(0, dtype, &outcome)?;
             let received = received(&outcome.received_splits)?;
             call.set_numbers(1, &Shape::new([received.len() as u64]), &received)
         });

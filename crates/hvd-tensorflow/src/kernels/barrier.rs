@@ -6,7 +6,7 @@ use hvd_types::ProcessSetId;
 use super::options::process_set;
 use super::submit::run;
 use crate::error::Result;
-use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
+use crate::ffi::{Attributes, Definition, Kernel, KernelCall, ShapeRule};
 
 /// Waits until every rank of the process set has come here.
 pub(super) struct Barrier(ProcessSetId);
@@ -24,8 +24,8 @@ impl Kernel for Barrier {
         process_set(attributes).map(Self)
     }
 
-    fn start(&self, call: Call) {
-        let prepare = |_: &Call| Ok(Submission::barrier(self.0));
+    fn start(&self, call: KernelCall) {
+        let prepare = |_: &KernelCall| Ok(Submission::barrier(self.0));
         run(call, prepare, |_, _| Ok(()));
     }
 }

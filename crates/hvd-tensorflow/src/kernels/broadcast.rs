@@ -2,14 +2,14 @@
 
 use hvd_types::{OpKind, Rank};
 
-use super::options::Meeting;
+use super::options::CollectiveOptions;
 use super::submit::run;
 use crate::error::{Error, Result};
-use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
+use crate::ffi::{Attributes, Definition, Kernel, KernelCall, ShapeRule};
 
 /// One tensor.
 pub(super) struct Broadcast {
-    meeting: Meeting,
+    options: CollectiveOptions,
     root: Rank,
 }
 
@@ -33,16 +33,16 @@ impl Kernel for Broadcast {
         let root = u32::try_from(root)
             .map_err(|_| Error::Argument(format!("broadcast: {root} is not a rank")))?;
         Ok(Self {
-            meeting: Meeting::new(attributes)?,
+            options: CollectiveOptions::new(attributes)?,
             root: Rank::new(root),
         })
     }
 
-    fn start(&self, call: Call) {
-        let prepare = |call: &Call| {
+    fn start(&self, call: KernelCall) {
+        let prepare = |call: &KernelCall| {
             let input = call.input(0)?;
-            let mut submission = self.meeting.submission(OpKind::Broadcast, &input);
-            submission.target = call.like(&input)?;
+            let mut submission = self.options.submission(OpKind::Broadcast, &input);
+            submission.target = call.output_like(&input)?;
             submission.root = self.root;
             Ok(submission)
         };

@@ -5,7 +5,7 @@ use hvd_types::Shape;
 
 use super::submit::run;
 use crate::error::Result;
-use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
+use crate::ffi::{Attributes, Definition, Kernel, KernelCall, ShapeRule};
 
 /// Takes part in what others reduce until every rank has joined; gives the last one.
 pub(super) struct Join;
@@ -23,8 +23,8 @@ impl Kernel for Join {
         Ok(Self)
     }
 
-    fn start(&self, call: Call) {
-        let prepare = |_: &Call| Ok(Submission::join());
+    fn start(&self, call: KernelCall) {
+        let prepare = |_: &KernelCall| Ok(Submission::join());
         run(call, prepare, |call, outcome| {
             let last = outcome.number.and_then(|number| i32::try_from(number).ok());
             call.set_numbers(0, &Shape::default(), &[last.unwrap_or(-1)])

@@ -6,16 +6,16 @@ use hvd_engine::Submission;
 use hvd_types::{OpKind, ProcessSetId, ReduceOp};
 
 use crate::error::{Error, Result};
-use crate::ffi::{Attributes, Call, Input};
+use crate::ffi::{Attributes, InputTensor, KernelCall};
 
-/// What a node says about the ranks it meets, and where.
+/// The name that the ranks agree on, and the process set.
 #[derive(Debug)]
-pub(super) struct Meeting {
+pub(super) struct CollectiveOptions {
     pub(super) name: Arc<str>,
     pub(super) process_set: ProcessSetId,
 }
 
-impl Meeting {
+impl CollectiveOptions {
     pub(super) fn new(attributes: &mut Attributes<'_>) -> Result<Self> {
         let given = attributes.string(c"tensor_name")?;
         let name = if given.is_empty() {
@@ -31,9 +31,9 @@ impl Meeting {
         })
     }
 
-    /// A tensor on its way to this meeting.
-    pub(super) fn submission(&self, kind: OpKind, input: &Input) -> Submission {
-        let source = Call::source(input);
+    /// The submission of an input with these options.
+    pub(super) fn submission(&self, kind: OpKind, input: &InputTensor) -> Submission {
+        let source = KernelCall::source(input);
         Submission {
             name: Some(Arc::clone(&self.name)),
             process_set: self.process_set,
@@ -55,15 +55,15 @@ pub(super) fn process_set(attributes: &mut Attributes<'_>) -> Result<ProcessSetI
     Ok(ProcessSetId::new(number))
 }
 
-/// How a node reduces and scales.
+/// How a node reduces and scales its inputs.
 #[derive(Debug)]
-pub(super) struct Reduction {
+pub(super) struct ReductionOptions {
     op: ReduceOp,
     prescale: f32,
     postscale: f32,
 }
 
-impl Reduction {
+impl ReductionOptions {
     pub(super) fn new(attributes: &mut Attributes<'_>) -> Result<Self> {
         let number = attributes.int(c"reduce_op")?;
         let op = u8::try_from(number)

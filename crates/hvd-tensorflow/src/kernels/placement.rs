@@ -5,7 +5,7 @@ use hvd_types::{ProcessSetId, Shape};
 
 use super::options::process_set;
 use crate::error::{Error, Result};
-use crate::ffi::{Attributes, Call, Definition, Kernel, ShapeRule};
+use crate::ffi::{Attributes, Definition, Kernel, KernelCall, ShapeRule};
 use crate::worker::{self, Worker};
 
 /// An op without inputs that gives one number.
@@ -27,7 +27,7 @@ macro_rules! fact {
                 Ok(Self)
             }
 
-            fn start(&self, call: Call) {
+            fn start(&self, call: KernelCall) {
                 let answer: fn(&dyn Worker) -> u32 = $answer;
                 reply(&call, |worker| Ok(answer(worker)));
             }
@@ -70,7 +70,7 @@ impl Kernel for Size {
         process_set(attributes).map(Self)
     }
 
-    fn start(&self, call: Call) {
+    fn start(&self, call: KernelCall) {
         reply(&call, |worker| {
             let members = members(worker, self.0)?;
             Ok(u32::try_from(members.len()).unwrap_or(u32::MAX))
@@ -94,7 +94,7 @@ impl Kernel for ProcessSetIncluded {
         process_set(attributes).map(Self)
     }
 
-    fn start(&self, call: Call) {
+    fn start(&self, call: KernelCall) {
         reply(&call, |worker| {
             let members = members(worker, self.0)?;
             Ok(u32::from(members.contains(&worker.placement().rank)))
@@ -107,7 +107,7 @@ fn members(worker: &dyn Worker, id: ProcessSetId) -> Result<std::sync::Arc<[hvd_
     members.ok_or_else(|| Error::Argument(format!("process set {id} does not exist")))
 }
 
-fn reply(call: &Call, answer: impl FnOnce(&dyn Worker) -> Result<u32>) {
+fn reply(call: &KernelCall, answer: impl FnOnce(&dyn Worker) -> Result<u32>) {
     let number = worker::current().and_then(|worker| answer(&*worker));
     let result = number.and_then(|number| {
         let number = i32::try_from(number).unwrap_or(i32::MAX);

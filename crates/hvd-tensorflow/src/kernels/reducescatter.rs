@@ -2,15 +2,15 @@
 
 use hvd_types::OpKind;
 
-use super::options::{Meeting, Reduction};
-use super::submit::{place_all, run, run_group};
+use super::options::{CollectiveOptions, ReductionOptions};
+use super::submit::{run, run_group, set_outputs};
 use crate::error::Result;
-use crate::ffi::{Attributes, Call, Definition, Input, Kernel, ShapeRule};
+use crate::ffi::{Attributes, Definition, InputTensor, Kernel, KernelCall, ShapeRule};
 
 /// Reducescatter of one tensor.
 pub(super) struct Reducescatter {
-    meeting: Meeting,
-    reduction: Reduction,
+    options: CollectiveOptions,
+    reduction: ReductionOptions,
 }
 
 impl Kernel for Reducescatter {
@@ -32,24 +32,24 @@ impl Kernel for Reducescatter {
 
     fn new(attributes: &mut Attributes<'_>) -> Result<Self> {
         Ok(Self {
-            meeting: Meeting::new(attributes)?,
-            reduction: Reduction::new(attributes)?,
+            options: CollectiveOptions::new(attributes)?,
+            reduction: ReductionOptions::new(attributes)?,
         })
     }
 
-    fn start(&self, call: Call) {
+    fn start(&self, call: KernelCall) {
         let input = match call.input(0) {
             Ok(input) => input,
             Err(error) => return call.finish(Err(error)),
         };
         let dtype = input.dtype;
-        let prepare = |call: &Call| {
-            let mut submission = self.meeting.submission(OpKind::Reducescatter, &input);
-            submission.target = call.rows_like(0, &input);
+        let prepare = |call: &KernelCall| {
+            let mut submission = self.options.submission(OpKind::Reducescatter, &input);
+            submission.target = call.output_with_rows_like(0, &input);
             Ok(self.reduction.apply(submission))
         };
         run(call, prepare, move |call, outcome| {
-            call.place(0, dtype, &outcome)
+            call.set_output(0, dtype, &outcome)
         });
     }
 }
@@ -79,13 +79,13 @@ impl Kernel for GroupedReducescatter {
         Reducescatter::new(attributes).map(Self)
     }
 
-    fn start(&self, call: Call) {
-        let Reducescatter { meeting, reduction } = &self.0;
-        let prepare = |call: &Call, input: &Input, index| {
-            let mut submission = meeting.submission(OpKind::Reducescatter, input);
-            submission.target = call.rows_like(index, input);
+    fn start(&self, call: KernelCall) {
+        let Reducescatter { options, reduction } = &self.0;
+        let prepare = |call: &KernelCall, input: &InputTensor, index| {
+            let mut submission = options.submission(OpKind::Reducescatter, input);
+            submission.target = call.output_with_rows_like(index, input);
             Ok(reduction.apply(submission))
         };
-        run_group(call, &meeting.name, prepare, place_all);
+        run_group(call, &options.name, prepare, set_outputs);
     }
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use hvd_engine::{Outcome, Submission};
 
 use crate::error::{Error, Result};
-use crate::ffi::{Call, Input};
+use crate::ffi::{InputTensor, KernelCall};
 use crate::worker;
 
 /// Submits what `prepare` makes of the call, and finishes the call with what `conclude` makes of
 /// the result.
 pub(super) fn run(
-    call: Call,
-    prepare: impl FnOnce(&Call) -> Result<Submission>,
-    conclude: impl FnOnce(&Call, Outcome) -> Result<()> + Send + 'static,
+    call: KernelCall,
+    prepare: impl FnOnce(&KernelCall) -> Result<Submission>,
+    conclude: impl FnOnce(&KernelCall, Outcome) -> Result<()> + Send + 'static,
 ) {
     let prepared = worker::current().and_then(|worker| Ok((prepare(&call)?, worker)));
     match prepared {
@@ -31,10 +31,10 @@ pub(super) fn run(
 
 /// As [`run`], for all inputs of a call together. `prepare` gets each input.
 pub(super) fn run_group(
-    call: Call,
+    call: KernelCall,
     name: &Arc<str>,
-    prepare: impl Fn(&Call, &Input, usize) -> Result<Submission>,
-    conclude: impl FnOnce(&Call, &[Input], &[Outcome]) -> Result<()> + Send + 'static,
+    prepare: impl Fn(&KernelCall, &InputTensor, usize) -> Result<Submission>,
+    conclude: impl FnOnce(&KernelCall, &[InputTensor], &[Outcome]) -> Result<()> + Send + 'static,
 ) {
     let prepared = worker::current().and_then(|worker| {
         let inputs = (0..call.count()?)
@@ -61,7 +61,11 @@ pub(super) fn run_group(
 }
 
 /// Makes the results of a group its outputs.
-pub(super) fn place_all(call: &Call, inputs: &[Input], outcomes: &[Outcome]) -> Result<()> {
+pub(super) fn set_outputs(
+    call: &KernelCall,
+    inputs: &[InputTensor],
+    outcomes: &[Outcome],
+) -> Result<()> {
     let mut results = inputs.iter().zip(outcomes).enumerate();
-    results.try_for_each(|(index, (input, outcome))| call.place(index, input.dtype, outcome))
+    results.try_for_each(|(index, (input, outcome))| call.set_output(index, input.dtype, outcome))
 }

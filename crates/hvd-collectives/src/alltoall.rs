@@ -5,7 +5,7 @@
 //! The caller's part for itself is copied.
 
 use crate::error::expect_length;
-use crate::layout::{Layout, Parts, PartsMut, total_of};
+use crate::layout::{BlockLayout, Parts, PartsMut, total_of};
 use crate::{Communicator, Result};
 
 /// Sends part j of `input` to member j and fills part j of `output` with what member j sends.
@@ -23,7 +23,10 @@ pub fn alltoall(comm: &mut Communicator<'_>, input: Parts<'_>, output: PartsMut<
         return expect_length("input of alltoall", to_send, input.bytes.len());
     };
     expect_length("output of alltoall", to_receive, filled.len())?;
-    let (sent, received) = (Layout::Counts(input.counts), Layout::Counts(counts));
+    let (sent, received) = (
+        BlockLayout::Counts(input.counts),
+        BlockLayout::Counts(counts),
+    );
 
     let own = comm.index();
     expect_length("part for oneself", input.counts[own], counts[own])?;

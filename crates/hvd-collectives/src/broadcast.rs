@@ -10,7 +10,7 @@
 //! Members that see the same memory all read what the root shows, see [`crate::shared`].
 
 use crate::allgather::gather;
-use crate::layout::Layout;
+use crate::layout::BlockLayout;
 use crate::{Communicator, Result, Tuning, shared};
 
 /// Copies member `root`'s `buffer` to all others, in the way that suits its size.
@@ -21,7 +21,7 @@ pub fn broadcast(
     tuning: &Tuning,
 ) -> Result<()> {
     comm.rank_of(root)?;
-    let layout = Layout::Single {
+    let layout = BlockLayout::Single {
         owner: root,
         bytes: buffer.len(),
         blocks: comm.size(),
@@ -68,7 +68,7 @@ pub fn chain_broadcast(
     tuning: &Tuning,
 ) -> Result<()> {
     comm.rank_of(root)?;
-    let layout = Layout::Single {
+    let layout = BlockLayout::Single {
         owner: root,
         bytes: buffer.len(),
         blocks: comm.size(),

@@ -69,7 +69,7 @@ pub(crate) trait Blocks: Copy {
 
 /// Where each member's block lies in a buffer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Layout<'a> {
+pub(crate) enum BlockLayout<'a> {
     /// Elements shared out as evenly as they can be.
     Even {
         elements: usize,
@@ -86,7 +86,7 @@ pub(crate) enum Layout<'a> {
     },
 }
 
-impl Blocks for Layout<'_> {
+impl Blocks for BlockLayout<'_> {
     fn blocks(&self) -> usize {
         match *self {
             Self::Even { blocks, .. } | Self::Single { blocks, .. } => blocks,
@@ -99,7 +99,7 @@ impl Blocks for Layout<'_> {
     }
 }
 
-impl Layout<'_> {
+impl BlockLayout<'_> {
     /// The bytes of one block.
     pub(crate) fn range(&self, block: usize) -> Range<usize> {
         match *self {
@@ -150,12 +150,12 @@ mod tests {
 
     #[test]
     fn blocks_lie_where_their_lengths_put_them() {
-        let counts = Layout::Counts(&[3, 0, 5]);
+        let counts = BlockLayout::Counts(&[3, 0, 5]);
         assert_eq!(
             [0, 1, 2].map(|block| counts.range(block)),
             [0..3, 3..3, 3..8]
         );
-        let even = Layout::Even {
+        let even = BlockLayout::Even {
             elements: 4,
             element_size: 8,
             blocks: 3,
@@ -164,7 +164,7 @@ mod tests {
             [0, 1, 2].map(|block| even.range(block)),
             [0..16, 16..24, 24..32]
         );
-        let single = Layout::Single {
+        let single = BlockLayout::Single {
             owner: 1,
             bytes: 9,
             blocks: 3,

@@ -6,13 +6,13 @@
 //! S less its predecessor's.
 //!
 //! Inputs are not changed: what is on its way lies in scratch until it is passed on. A chunk stays
-//! there for [`Schedule::delay`] slots, so one place more than that, used in turns, is enough:
+//! there for [`RingSchedule::delay`] steps, so one place more than that, used in turns, is enough:
 //! about one block. Members that see the same memory need no ring, see [`crate::shared`]. Each part is reduced in one order that depends on its position alone, so
 //! equal inputs always give equal bits.
 
 use crate::error::expect_length;
-use crate::layout::{Layout, Parts, total_of};
-use crate::ring::{Schedule, Slot};
+use crate::layout::{BlockLayout, Parts, total_of};
+use crate::ring_schedule::{RingSchedule, RingStep};
 use crate::{Combine, Communicator, Result, TensorMemory, Workspace, shared};
 
 /// What a reducescatter reads and fills.
@@ -37,7 +37,7 @@ pub fn reducescatter(
         output.copy_from_slice(input.bytes);
         return Ok(());
     }
-    let layout = Layout::Counts(input.counts);
+    let layout = BlockLayout::Counts(input.counts);
     let chunk = workspace.tuning.chunk_of(combine.dtype.size());
     let memory = TensorMemory::Apart {
         input: input.bytes,
@@ -46,24 +46,24 @@ pub fn reducescatter(
     if shared::reduce_own_block(comm, combine, layout, memory, chunk)? {
         return Ok(());
     }
-    let schedule = Schedule::new(layout, comm.before(1), chunk);
+    let schedule = RingSchedule::new(layout, comm.before(1), chunk);
     let longest = input.counts.iter().copied().max().unwrap_or(0);
-    let places = Places {
+    let slots = ScratchSlots {
         delay: schedule.delay(),
         length: chunk.min(longest),
     };
-    let scratch = workspace.scratch.bytes(places.bytes());
-    let mut ring = Ring {
+    let scratch = workspace.scratch.bytes(slots.bytes());
+    let mut ring = ReducescatterRing {
         comm,
         combine,
         input,
         output,
-        places,
+        slots,
         scratch,
     };
     schedule
         .enumerate()
-        .try_for_each(|(turn, slot)| ring.run(turn, slot))
+        .try_for_each(|(turn, step)| ring.run(turn, step))
 }
 
 fn check(comm: &Communicator<'_>, combine: Combine, input: Parts<'_>, output: &[u8]) -> Result<()> {
@@ -80,14 +80,14 @@ fn check(comm: &Communicator<'_>, combine: Combine, input: Parts<'_>, output: &[
     )
 }
 
-/// Equal places in scratch, filled and emptied in turns.
+/// Equal slots in scratch, filled and emptied in turns.
 #[derive(Debug, Clone, Copy)]
-struct Places {
+struct ScratchSlots {
     delay: usize,
     length: usize,
 }
 
-impl Places {
+impl ScratchSlots {
     fn bytes(self) -> usize {
         (self.delay + 1) * self.length
     }
@@ -108,22 +108,22 @@ impl Places {
     }
 }
 
-struct Ring<'a, 'b> {
+struct ReducescatterRing<'a, 'b> {
     comm: &'a mut Communicator<'b>,
     combine: Combine,
     input: Parts<'a>,
     output: &'a mut [u8],
-    places: Places,
+    slots: ScratchSlots,
     scratch: &'a mut [u8],
 }
 
-impl Ring<'_, '_> {
-    fn run(&mut self, turn: usize, slot: Slot) -> Result<()> {
-        let layout = Layout::Counts(self.input.counts);
+impl ReducescatterRing<'_, '_> {
+    fn run(&mut self, turn: usize, step: RingStep) -> Result<()> {
+        let layout = BlockLayout::Counts(self.input.counts);
         let (next, previous) = (self.comm.after(1), self.comm.before(1));
         let (first, own) = (layout.range(previous), layout.range(self.comm.index()));
-        let (arriving, leaving) = self.places.split(turn, self.scratch);
-        let send = slot.send.map(|range| {
+        let (arriving, leaving) = self.slots.split(turn, self.scratch);
+        let send = step.send.map(|range| {
             let untouched = first.contains(&range.start);
             (
                 next,
@@ -134,7 +134,7 @@ impl Ring<'_, '_> {
                 },
             )
         });
-        let Some(range) = slot.recv else {
+        let Some(range) = step.recv else {
             return self.comm.exchange(send, None);
         };
         let arrived = if own.contains(&range.start) {

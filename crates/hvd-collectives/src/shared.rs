@@ -15,7 +15,7 @@ use std::ops::Range;
 use hvd_transport::SharedSlots;
 
 use crate::kernel::copy;
-use crate::layout::{Blocks, Layout};
+use crate::layout::{BlockLayout, Blocks};
 use crate::{Combine, Communicator, Result, TensorMemory};
 
 /// The least that is worth a turn: a cache line, and a multiple of every element.
@@ -60,7 +60,7 @@ pub(crate) fn gather(
 pub(crate) fn reduce_own_block(
     comm: &mut Communicator<'_>,
     combine: Combine,
-    layout: Layout<'_>,
+    layout: BlockLayout<'_>,
     mut memory: TensorMemory<'_>,
     chunk: usize,
 ) -> Result<bool> {
@@ -91,7 +91,7 @@ pub(crate) fn reduce_own_block(
 /// Shows a chunk of every other member's block, each in its own place of the slot.
 fn put_others(
     slots: &mut SharedSlots<'_>,
-    layout: Layout<'_>,
+    layout: BlockLayout<'_>,
     memory: &TensorMemory<'_>,
     (chunk, turn): (usize, usize),
 ) -> Result<()> {
@@ -113,7 +113,7 @@ fn put_others(
 fn reduce_chunk(
     slots: &mut SharedSlots<'_>,
     combine: Combine,
-    layout: Layout<'_>,
+    layout: BlockLayout<'_>,
     memory: &mut TensorMemory<'_>,
     (chunk, turn): (usize, usize),
 ) -> Result<()> {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn chunks_are_counted_through_a_block() {
-        let layout = Layout::Counts(&[5, 0, 7]);
+        let layout = BlockLayout::Counts(&[5, 0, 7]);
         assert_eq!(turns(layout, 3), 3);
         let of = |block| (0..4).map(move |number| nth_chunk(layout, block, 3, number));
         assert!(of(0).eq([0..3, 3..5, 0..0, 0..0]));

@@ -33,7 +33,7 @@ use hvd_types::DType;
 use super::recursive_doubling::fold_and_double;
 use super::shares::Shares;
 use crate::error::expect_length;
-use crate::kernel::{Products, has_weights, products, weighted_sum, whole_elements};
+use crate::kernel::{Products, products, supports_adasum, weighted_sum, whole_elements};
 use crate::layout::total_of;
 use crate::{Combine, Communicator, Error, Reduction, Result, Workspace};
 
@@ -70,19 +70,19 @@ pub fn adasum(
     if shares.are_in_place() {
         let scratch = workspace.scratch.bytes(sums + longest);
         let (sums, received) = scratch.split_at_mut(sums);
-        return Tree::new(comm, dtype, shares).run(buffer, received, sums);
+        return AdasumTree::new(comm, dtype, shares).run(buffer, received, sums);
     }
     let scratch = workspace.scratch.bytes(sums + buffer.len());
     let (sums, work) = scratch.split_at_mut(sums);
     shares.pack(buffer, work);
     // The tensors are all in `work` now, so their buffer has room for what is received.
-    Tree::new(comm, dtype, shares).run(work, &mut buffer[..longest], sums)?;
+    AdasumTree::new(comm, dtype, shares).run(work, &mut buffer[..longest], sums)?;
     shares.unpack(work, buffer);
     Ok(())
 }
 
 fn check(size: usize, dtype: DType, buffer: &[u8], tensors: &[usize]) -> Result<()> {
-    has_weights(dtype)?;
+    supports_adasum(dtype)?;
     if !size.is_power_of_two() {
         return Err(Error::NotAPowerOfTwo {
             size,
@@ -97,7 +97,7 @@ fn check(size: usize, dtype: DType, buffer: &[u8], tensors: &[usize]) -> Result<
     expect_length("buffer of fused tensors", total, buffer.len())
 }
 
-struct Tree<'a, 'b> {
+struct AdasumTree<'a, 'b> {
     comm: &'a mut Communicator<'b>,
     dtype: DType,
     shares: Shares<'a>,
@@ -106,7 +106,7 @@ struct Tree<'a, 'b> {
     own: usize,
 }
 
-impl<'a, 'b> Tree<'a, 'b> {
+impl<'a, 'b> AdasumTree<'a, 'b> {
     fn new(comm: &'a mut Communicator<'b>, dtype: DType, shares: Shares<'a>) -> Self {
         let unused_bits = usize::BITS - comm.size().ilog2();
         let own = comm.index().reverse_bits() >> unused_bits;

@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use super::recursive_doubling::{Folding, Role};
+use super::recursive_doubling::{FoldRole, Folding};
 use crate::{Combine, Communicator, Result, Workspace};
 
 /// Reduces `buffer` over all members, in place, with few steps and few bytes.
@@ -34,11 +34,11 @@ pub fn halving_doubling_allreduce(
     let received = workspace.scratch.bytes(buffer.len());
     let folding = Folding::of(comm.size());
     match folding.role(comm.index()) {
-        Role::Folded { into } => {
+        FoldRole::Folded { into } => {
             comm.send(into, buffer)?;
             comm.recv(into, buffer)
         }
-        Role::Remaining { position, folded } => {
+        FoldRole::Remaining { position, folded } => {
             if let Some(member) = folded {
                 comm.recv(member, received)?;
                 combine.apply(buffer, received)?;
@@ -51,7 +51,7 @@ pub fn halving_doubling_allreduce(
 }
 
 /// An exchange: with whom, and the halves of what both were concerned with, as bytes.
-struct Step {
+struct HalvingStep {
     peer: usize,
     kept: Range<usize>,
     given: Range<usize>,
@@ -62,7 +62,7 @@ fn halve(
     folding: &Folding,
     position: usize,
     (combine, buffer, received): (Combine, &mut [u8], &mut [u8]),
-) -> Result<Vec<Step>> {
+) -> Result<Vec<HalvingStep>> {
     let element = combine.dtype.size();
     let (mut steps, mut concern, mut bit) = (Vec::new(), 0..buffer.len(), 1);
     while bit < folding.remaining {
@@ -79,14 +79,14 @@ fn halve(
         comm.exchange(send, Some((peer, &mut *landing)))?;
         combine.apply(&mut buffer[kept.clone()], landing)?;
         concern = kept.clone();
-        steps.push(Step { peer, kept, given });
+        steps.push(HalvingStep { peer, kept, given });
         bit *= 2;
     }
     Ok(steps)
 }
 
-fn double(comm: &mut Communicator<'_>, steps: &[Step], buffer: &mut [u8]) -> Result<()> {
-    for Step { peer, kept, given } in steps.iter().rev() {
+fn double(comm: &mut Communicator<'_>, steps: &[HalvingStep], buffer: &mut [u8]) -> Result<()> {
+    for HalvingStep { peer, kept, given } in steps.iter().rev() {
         // The halves are neighbours. One of them may be empty, so their starts may be the same.
         let (low, high) = buffer.split_at_mut(kept.start.max(given.start));
         let (finished, landing) = if kept.end <= given.start {

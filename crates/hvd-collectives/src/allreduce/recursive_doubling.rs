@@ -42,11 +42,11 @@ pub(super) fn fold_and_double(
 ) -> Result<()> {
     let folding = Folding::of(comm.size());
     match folding.role(comm.index()) {
-        Role::Folded { into } => {
+        FoldRole::Folded { into } => {
             comm.send(into, buffer)?;
             comm.recv(into, buffer)
         }
-        Role::Remaining { position, folded } => {
+        FoldRole::Remaining { position, folded } => {
             if let Some(member) = folded {
                 comm.recv(member, received)?;
                 combine.apply(buffer, received)?;
@@ -107,7 +107,7 @@ pub(super) struct Folding {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum FoldRole {
     Folded {
         into: usize,
     },
@@ -126,19 +126,19 @@ impl Folding {
         }
     }
 
-    pub(super) fn role(&self, index: usize) -> Role {
+    pub(super) fn role(&self, index: usize) -> FoldRole {
         if index >= 2 * self.surplus {
-            Role::Remaining {
+            FoldRole::Remaining {
                 position: index - self.surplus,
                 folded: None,
             }
         } else if index.is_multiple_of(2) {
-            Role::Remaining {
+            FoldRole::Remaining {
                 position: index / 2,
                 folded: Some(index + 1),
             }
         } else {
-            Role::Folded { into: index - 1 }
+            FoldRole::Folded { into: index - 1 }
         }
     }
 
@@ -158,15 +158,15 @@ mod tests {
     #[test]
     fn surplus_members_fold_into_their_neighbours() {
         let folding = Folding::of(6);
-        let roles: Vec<Role> = (0..6).map(|index| folding.role(index)).collect();
-        let remaining = |position, folded| Role::Remaining { position, folded };
+        let roles: Vec<FoldRole> = (0..6).map(|index| folding.role(index)).collect();
+        let remaining = |position, folded| FoldRole::Remaining { position, folded };
         assert_eq!(
             roles,
             [
                 remaining(0, Some(1)),
-                Role::Folded { into: 0 },
+                FoldRole::Folded { into: 0 },
                 remaining(1, Some(3)),
-                Role::Folded { into: 2 },
+                FoldRole::Folded { into: 2 },
                 remaining(2, None),
                 remaining(3, None),
             ]
@@ -182,7 +182,7 @@ mod tests {
         let folding = Folding::of(8);
         assert_eq!(
             folding.role(7),
-            Role::Remaining {
+            FoldRole::Remaining {
                 position: 7,
                 folded: None
             }

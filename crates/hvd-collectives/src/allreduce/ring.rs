@@ -8,13 +8,13 @@
 //! 2. All-gather, n - 1 steps: the finished blocks go round once more.
 //!
 //! Each member sends 2 S (n - 1) / n bytes, the least possible, and receives as much. All steps
-//! overlap, see [`crate::flow`]: what arrives is reduced and passed on while more arrives.
+//! overlap, see [`crate::ring_pipeline`]: what arrives is reduced and passed on while more arrives.
 //!
 //! Results are the same bits everywhere because each block is reduced along one chain, from member
 //! i + 1 round to member i, and then only copied.
 
-use crate::flow::{self, Course, Reducing};
-use crate::layout::Layout;
+use crate::layout::BlockLayout;
+use crate::ring_pipeline::{self, BlockStream, Reducing};
 use crate::{Combine, Communicator, Result, Workspace};
 
 /// Reduces `buffer` over all members, in place, with the fewest bytes.
@@ -30,13 +30,13 @@ pub fn ring_allreduce(
     }
     let element_size = combine.dtype.size();
     let elements = buffer.len() / element_size;
-    let layout = Layout::Even {
+    let layout = BlockLayout::Even {
         elements,
         element_size,
         blocks: comm.size(),
     };
     // Both halves in one go: a block is passed on as soon as it is finished.
-    flow(comm, combine, layout, buffer, workspace, 2)
+    pipeline(comm, combine, layout, buffer, workspace, 2)
 }
 
 /// Reduces the caller's block over all members, in place. The other blocks are left with parts of
@@ -44,28 +44,28 @@ pub fn ring_allreduce(
 pub(crate) fn reduce_own_block(
     comm: &mut Communicator<'_>,
     combine: Combine,
-    layout: Layout<'_>,
+    layout: BlockLayout<'_>,
     buffer: &mut [u8],
     workspace: &mut Workspace,
 ) -> Result<()> {
     if comm.size() == 1 {
         return Ok(());
     }
-    flow(comm, combine, layout, buffer, workspace, 1)
+    pipeline(comm, combine, layout, buffer, workspace, 1)
 }
 
 /// So many times round the ring, reducing in the first.
-fn flow(
+fn pipeline(
     comm: &mut Communicator<'_>,
     combine: Combine,
-    layout: Layout<'_>,
+    layout: BlockLayout<'_>,
     buffer: &mut [u8],
     workspace: &mut Workspace,
     rounds: usize,
 ) -> Result<()> {
     let chunk = workspace.tuning.chunk_of(combine.dtype.size());
     let steps = comm.size() - 1;
-    let course = Course {
+    let stream = BlockStream {
         layout,
         first: comm.before(1),
         steps: rounds * steps,
@@ -75,5 +75,5 @@ fn flow(
         steps,
         scratch: workspace.scratch.bytes(chunk),
     };
-    flow::run(comm, course, buffer, chunk, Some(reducing))
+    ring_pipeline::run(comm, stream, buffer, chunk, Some(reducing))
 }

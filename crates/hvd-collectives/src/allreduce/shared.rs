@@ -45,7 +45,7 @@ pub fn shared_allreduce(
     };
     check(combine, factor, tensors)?;
     let tuning = workspace.tuning;
-    let operation = Operation {
+    let operation = SharedAllreduce {
         index: slots.index(),
         size: slots.size(),
         slots,
@@ -88,7 +88,7 @@ fn chunk_bytes(total: usize, most: usize) -> usize {
     total.div_ceil(chunks).next_multiple_of(GRAIN)
 }
 
-struct Operation<'a, 'b, 'c> {
+struct SharedAllreduce<'a, 'b, 'c> {
     slots: SharedSlots<'a>,
     index: usize,
     size: usize,
@@ -99,7 +99,7 @@ struct Operation<'a, 'b, 'c> {
     scratch: &'b mut [u8],
 }
 
-impl Operation<'_, '_, '_> {
+impl SharedAllreduce<'_, '_, '_> {
     /// Everybody reduces everything.
     fn at_once(mut self) -> Result<()> {
         let all = 0..self.tensors.len();
@@ -107,7 +107,7 @@ impl Operation<'_, '_, '_> {
             return Ok(());
         }
         let slot = self.slots.put(all.len())?;
-        show_in(self.combine, &self.tensors, all.clone(), slot)?;
+        copy_to_slot(self.combine, &self.tensors, all.clone(), slot)?;
         self.slots.show();
         let inputs = self.slots.shown(all.clone())?;
         let (combine, size, factor) = (self.combine, self.size, self.factor);
@@ -147,7 +147,7 @@ impl Operation<'_, '_, '_> {
         let slot = self.slots.put(chunk.len())?;
         for part in [0..own.start, own.end..chunk.len()] {
             let range = chunk.start + part.start..chunk.start + part.end;
-            show_in(self.combine, &self.tensors, range, &mut slot[part])?;
+            copy_to_slot(self.combine, &self.tensors, range, &mut slot[part])?;
         }
         self.slots.show();
         Ok(())
@@ -202,7 +202,7 @@ impl Operation<'_, '_, '_> {
 }
 
 /// Copies a range of the tensors, scaled, to where others read it.
-fn show_in(
+fn copy_to_slot(
     combine: Combine,
     tensors: &Tensors<'_, '_>,
     range: Range<usize>,

@@ -19,10 +19,10 @@ use hvd_transport::Transport;
 use hvd_types::{Rank, Topology};
 
 use super::own_location;
-use crate::allgather::{gather, gather_somehow};
+use crate::allgather::{gather, gather_shared_or_ring};
 use crate::broadcast::broadcast;
 use crate::error::expect_length;
-use crate::layout::{Blocks, Layout, PartsMut, total_of};
+use crate::layout::{BlockLayout, Blocks, PartsMut, total_of};
 use crate::{Communicator, Result, Tuning};
 
 /// Gathers the parts of all ranks of all hosts in `output`, in ascending order of rank; the
@@ -56,7 +56,7 @@ pub fn hierarchical_allgather(
         owners: topology.cross_groups(),
     };
     let mut local = Communicator::new(transport, topology.local_group(rank))?;
-    gather_somehow(&mut local, columns, bytes, tuning)
+    gather_shared_or_ring(&mut local, columns, bytes, tuning)
 }
 
 fn through_leaders(
@@ -96,7 +96,7 @@ fn through_leaders(
 fn part_of(topology: &Topology, counts: &[usize], owner: Rank) -> Range<usize> {
     // Only members are asked for.
     let position = topology.position(owner).unwrap_or_default();
-    Layout::Counts(counts).range(position)
+    BlockLayout::Counts(counts).range(position)
 }
 
 /// Blocks that are each the part of one rank.

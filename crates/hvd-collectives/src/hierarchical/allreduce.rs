@@ -26,10 +26,10 @@ use hvd_types::Topology;
 
 use super::own_location;
 use super::reduce::reduce_to_first;
-use crate::allgather::gather_somehow;
+use crate::allgather::gather_shared_or_ring;
 use crate::allreduce::{allreduce, reduce_own_block};
 use crate::broadcast::broadcast;
-use crate::layout::Layout;
+use crate::layout::BlockLayout;
 use crate::{Combine, Communicator, Result, TensorMemory, Workspace, shared};
 
 /// Reduces `buffer` over all ranks of all hosts, in place. All of them must call.
@@ -65,7 +65,7 @@ pub fn hierarchical_allreduce(
         );
     }
     let element_size = combine.dtype.size();
-    let layout = Layout::Even {
+    let layout = BlockLayout::Even {
         elements: buffer.len() / element_size,
         element_size,
         blocks: local.len(),
@@ -83,7 +83,7 @@ pub fn hierarchical_allreduce(
         own,
         workspace,
     )?;
-    gather_somehow(
+    gather_shared_or_ring(
         &mut Communicator::new(transport, local)?,
         layout,
         buffer,

@@ -15,6 +15,7 @@
 //! - Scaled integers are computed in `float64` and truncated toward zero; what does not fit
 //!   becomes the nearest value that does, and "not a number" becomes 0.
 
+mod adasum;
 mod copy;
 mod element;
 mod half_float;
@@ -22,14 +23,13 @@ mod neutral;
 mod reduce;
 mod scale;
 mod sweep;
-mod weigh;
 
+pub(crate) use adasum::{Products, products, supports_adasum, weighted_sum};
 pub use copy::copy;
 pub use neutral::fill_neutral;
 pub use reduce::{reduce, reduce_into};
 pub(crate) use scale::is_one;
 pub use scale::{copy_scaled, scale};
-pub(crate) use weigh::{Products, has_weights, products, weighted_sum};
 
 use hvd_types::DType;
 

@@ -1,18 +1,18 @@
-//! Bytes that flow round a ring, in at one side and out at the other; shared by the ring
-//! algorithms that work in place. Knows nothing of sizes at which algorithms change over.
+//! A pipelined ring: bytes are forwarded as soon as they are final. Shared by the ring algorithms that
+//! work in place. Does not know the sizes at which the algorithm changes.
 //!
 //! Each member receives a stream of blocks from its predecessor and sends a stream to its
 //! successor. The stream sent is one block that the member has from the start, and then, byte for
 //! byte, what it has received, reduced into its own bytes if the step is one that reduces.
 //!
-//! - `FLOW-1` a byte is sent once it is final on this member, and as soon as the wire takes it:
+//! - `PIPE-1` a byte is sent once it is final on this member, and as soon as the wire takes it:
 //!   what may be sent is the first block and what was received and reduced, less what was sent.
 //!   The two directions wait for nothing else, least of all for each other, so both stay full
 //!   while a member is late with its reduction.
-//! - `FLOW-2` what is to be reduced is received into scratch of one chunk and reduced at once, as
+//! - `PIPE-2` what is to be reduced is received into scratch of one chunk and reduced at once, as
 //!   far as whole elements go, while it is in the cache. What is only passed on is received where
 //!   it belongs.
-//! - `FLOW-3` bytes that are received where they belong never overwrite any that are yet to be
+//! - `PIPE-3` bytes that are received where they belong never overwrite any that are yet to be
 //!   sent: a finished byte can only arrive after this member's contribution to it has left.
 
 use std::ops::Range;
@@ -26,7 +26,7 @@ use crate::{Combine, Communicator, Result};
 
 /// Where a member begins, and how far the blocks go.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Course<B> {
+pub(crate) struct BlockStream<B> {
     /// Where blocks lie.
     pub(crate) layout: B,
     /// The block that the member has from the start.
@@ -44,24 +44,24 @@ pub(crate) struct Reducing<'a> {
     pub(crate) scratch: &'a mut [u8],
 }
 
-/// Sends and receives along a course; the members' courses must fit together. `most` is the
+/// Sends and receives along a stream; the members' streams must fit together. `most` is the
 /// largest number of bytes moved at a time.
 pub(crate) fn run<B: Blocks>(
     comm: &mut Communicator<'_>,
-    course: Course<B>,
+    stream: BlockStream<B>,
     buffer: &mut [u8],
     most: usize,
     reducing: Option<Reducing<'_>>,
 ) -> Result<()> {
     let (to, from) = (comm.rank_of(comm.after(1))?, comm.rank_of(comm.before(1))?);
-    let Course {
+    let BlockStream {
         layout,
         first,
         steps,
-    } = course;
+    } = stream;
     let sends = Runs::new(layout, first, steps);
     let before = (first + layout.blocks() - 1) % layout.blocks();
-    let flow = Flow {
+    let pipeline = RingPipeline {
         transport: comm.transport(),
         to,
         from,
@@ -73,10 +73,10 @@ pub(crate) fn run<B: Blocks>(
         reducing,
         held: 0,
     };
-    flow.run()
+    pipeline.run()
 }
 
-struct Flow<'a, B> {
+struct RingPipeline<'a, B> {
     transport: &'a mut dyn Transport,
     to: Rank,
     from: Rank,
@@ -85,13 +85,13 @@ struct Flow<'a, B> {
     buffer: &'a mut [u8],
     most: usize,
     reducing: Option<Reducing<'a>>,
-    /// Bytes that may be sent (`FLOW-1`).
+    /// Bytes that may be sent (`PIPE-1`).
     at_hand: usize,
     /// Bytes in scratch: less than an element between two calls.
     held: usize,
 }
 
-impl<B: Blocks> Flow<'_, B> {
+impl<B: Blocks> RingPipeline<'_, B> {
     fn run(mut self) -> Result<()> {
         let mut give_up = None;
         loop {
@@ -164,7 +164,7 @@ impl<B: Blocks> Flow<'_, B> {
     }
 }
 
-/// Neighbouring bytes of the blocks of a course, from a first block backwards round the ring.
+/// Neighbouring bytes of the blocks of a stream, from a first block backwards round the ring.
 #[derive(Debug)]
 struct Runs<B> {
     layout: B,
@@ -223,10 +223,10 @@ impl<B: Blocks> Runs<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::Layout;
+    use crate::layout::BlockLayout;
 
     fn stream(counts: &[usize], first: usize, steps: usize, most: usize) -> Vec<Range<usize>> {
-        let mut runs = Runs::new(Layout::Counts(counts), first, steps);
+        let mut runs = Runs::new(BlockLayout::Counts(counts), first, steps);
         let mut stream = Vec::new();
         while !runs.are_over() {
             let run = runs.run(most);

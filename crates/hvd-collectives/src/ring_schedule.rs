@@ -3,15 +3,15 @@
 //! Each member receives a stream of blocks from its predecessor and sends a stream to its
 //! successor. The stream sent is: one block that the member has from the start, then, in order,
 //! the blocks it receives, but the last. Blocks, or the pieces in which they lie, are cut into
-//! chunks, and one [`Slot`] is a chunk sent while another is received. A chunk is passed on as
+//! chunks, and one [`RingStep`] is a chunk sent while another is received. A chunk is passed on as
 //! soon as it has arrived, not when its block has, so that one long block among short ones flows
 //! through the ring instead of hopping.
 //!
-//! - `RING-1` a chunk is sent in a later slot than the one in which it was received: the first
-//!   block accounts for at least one slot of delay, and if it is empty the stream sent starts one
-//!   slot late.
-//! - `RING-2` no slot waits for itself round the ring. Chunk t is received in slot t, and sent in
-//!   slot t, or t + 1 by members whose first block is empty. Its way over one link thus needs only
+//! - `RING-1` a chunk is sent in a later step than the one in which it was received: the first
+//!   block accounts for at least one step of delay, and if it is empty the stream sent starts one
+//!   step late.
+//! - `RING-2` no step waits for itself round the ring. Chunk t is received in step t, and sent in
+//!   step t, or t + 1 by members whose first block is empty. Its way over one link thus needs only
 //!   earlier chunks, or the same chunk on the link before, and the latter chain ends at a member
 //!   whose first block is not empty. If there is none, there is nothing to send.
 
@@ -21,24 +21,24 @@ use crate::layout::Blocks;
 
 /// What one member does at the same time: ranges of the buffer that the layout divides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub(crate) struct RingStep {
     /// The chunk to send.
     pub(crate) send: Option<Range<usize>>,
     /// The chunk to receive.
     pub(crate) recv: Option<Range<usize>>,
 }
 
-/// One member's slots, in order.
+/// One member's steps, in order.
 #[derive(Debug)]
-pub(crate) struct Schedule<B> {
+pub(crate) struct RingSchedule<B> {
     sends: Chunks<B>,
     recvs: Chunks<B>,
     late: bool,
     delay: usize,
 }
 
-impl<B: Blocks> Schedule<B> {
-    /// The slots of the member that starts with `first` at hand. Needs two blocks at least.
+impl<B: Blocks> RingSchedule<B> {
+    /// The steps of the member that starts with `first` at hand. Needs two blocks at least.
     pub(crate) fn new(layout: B, first: usize, chunk: usize) -> Self {
         let at_hand = layout.chunks(first, chunk);
         let before = (first + layout.blocks() - 1) % layout.blocks();
@@ -50,21 +50,21 @@ impl<B: Blocks> Schedule<B> {
         }
     }
 
-    /// Slots between a chunk's arrival and its departure.
+    /// Steps between a chunk's arrival and its departure.
     pub(crate) fn delay(&self) -> usize {
         self.delay
     }
 }
 
-impl<B: Blocks> Iterator for Schedule<B> {
-    type Item = Slot;
+impl<B: Blocks> Iterator for RingSchedule<B> {
+    type Item = RingStep;
 
-    fn next(&mut self) -> Option<Slot> {
+    fn next(&mut self) -> Option<RingStep> {
         let late = std::mem::take(&mut self.late);
         let send = if late { None } else { self.sends.next() };
         let recv = self.recvs.next();
         // Late and nothing to receive means that there is nothing to pass on either.
-        (send.is_some() || recv.is_some()).then_some(Slot { send, recv })
+        (send.is_some() || recv.is_some()).then_some(RingStep { send, recv })
     }
 }
 
@@ -117,10 +117,10 @@ impl<B: Blocks> Iterator for Chunks<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::Layout;
+    use crate::layout::BlockLayout;
 
-    fn slots(counts: &[usize], first: usize, chunk: usize) -> Vec<Slot> {
-        Schedule::new(Layout::Counts(counts), first, chunk).collect()
+    fn steps(counts: &[usize], first: usize, chunk: usize) -> Vec<RingStep> {
+        RingSchedule::new(BlockLayout::Counts(counts), first, chunk).collect()
     }
 
     #[test]
@@ -133,11 +133,11 @@ mod tests {
             &[4, 4, 4, 4, 4],
         ] {
             for member in 0..counts.len() {
-                let sent = slots(counts, member, 2)
+                let sent = steps(counts, member, 2)
                     .into_iter()
-                    .filter_map(|slot| slot.send);
-                let next = slots(counts, (member + 1) % counts.len(), 2);
-                let received = next.into_iter().filter_map(|slot| slot.recv);
+                    .filter_map(|step| step.send);
+                let next = steps(counts, (member + 1) % counts.len(), 2);
+                let received = next.into_iter().filter_map(|step| step.recv);
                 assert!(sent.eq(received), "{counts:?} from {member}");
             }
         }
@@ -148,14 +148,14 @@ mod tests {
         for counts in [&[5, 0, 2, 9][..], &[0, 0, 11], &[7, 0], &[1, 1, 1]] {
             for member in 0..counts.len() {
                 let mut there = vec![false; counts.iter().sum()];
-                there[Layout::Counts(counts).range(member)].fill(true);
-                for slot in slots(counts, member, 3) {
-                    let sent = slot.send.unwrap_or(0..0);
+                there[BlockLayout::Counts(counts).range(member)].fill(true);
+                for step in steps(counts, member, 3) {
+                    let sent = step.send.unwrap_or(0..0);
                     assert!(
                         there[sent].iter().all(|&byte| byte),
                         "{counts:?} at {member}"
                     );
-                    there[slot.recv.unwrap_or(0..0)].fill(true);
+                    there[step.recv.unwrap_or(0..0)].fill(true);
                 }
                 assert!(there.iter().all(|&byte| byte), "{counts:?} at {member}");
             }
@@ -164,15 +164,15 @@ mod tests {
 
     #[test]
     fn one_long_block_flows_in_chunks() {
-        let through = slots(&[0, 6, 0], 2, 2);
-        let slot = |send, recv| Slot { send, recv };
+        let through = steps(&[0, 6, 0], 2, 2);
+        let step = |send, recv| RingStep { send, recv };
         assert_eq!(
             through,
             [
-                slot(None, Some(0..2)),
-                slot(Some(0..2), Some(2..4)),
-                slot(Some(2..4), Some(4..6)),
-                slot(Some(4..6), None)
+                step(None, Some(0..2)),
+                step(Some(0..2), Some(2..4)),
+                step(Some(2..4), Some(4..6)),
+                step(Some(4..6), None)
             ]
         );
     }

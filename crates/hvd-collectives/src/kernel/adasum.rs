@@ -18,8 +18,8 @@ use crate::{Error, Result};
 /// The dot product of two vectors, and that of each with itself.
 pub(crate) type Products = [f64; 3];
 
-/// Fails unless elements of a type can be weighed.
-pub(crate) fn has_weights(dtype: DType) -> Result<()> {
+/// Fails unless Adasum is defined for elements of a type.
+pub(crate) fn supports_adasum(dtype: DType) -> Result<()> {
     match dtype {
         DType::Float16 | DType::Bfloat16 | DType::Float32 | DType::Float64 => Ok(()),
         _ => Err(Error::NoAdasum { dtype }),
@@ -28,7 +28,7 @@ pub(crate) fn has_weights(dtype: DType) -> Result<()> {
 
 /// The products of `left` and `right`, of `left` with itself and of `right` with itself.
 pub(crate) fn products(dtype: DType, left: &[u8], right: &[u8]) -> Result<Products> {
-    has_weights(dtype)?;
+    supports_adasum(dtype)?;
     let mut sums = LaneSums::default();
     match dtype {
         DType::Float16 => f16::pairs(left, right, |left, right| sums.add(left, right)),
@@ -47,7 +47,7 @@ pub(crate) fn weighted_sum(
     accumulator: &mut [u8],
     operand: &[u8],
 ) -> Result<()> {
-    has_weights(dtype)?;
+    supports_adasum(dtype)?;
     let wide = |left: f64, right: f64| weights[0] * left + weights[1] * right;
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,6 +1,6 @@
 //! What is done over and over: drain, negotiate, execute, sleep; and nothing else.
 //!
-//! One thread at a time runs it (`helm.rs`), so nothing here needs a lock. A turn that did something
+//! One thread at a time runs it (`cycle_owner.rs`), so nothing here needs a lock. A turn that did something
 //! is followed by another; a turn that found nothing to do ends in the transport's wait, which a
 //! submission, a message or an abort ends. No timer is involved unless a cycle time was asked for.
 
@@ -15,18 +15,18 @@ use hvd_wire::{Operation, ReadyNotice, RequestList, Response, ResponseList, SetC
 
 use crate::control::ControlChannel;
 use crate::counters::Counters;
-use crate::engine::Farewell;
+use crate::engine::ExitReport;
 use crate::execute::team::{Hierarchy, Team};
 use crate::execute::{Executor, Task};
 use crate::handle::{Completer, Outcome};
 use crate::local_set::LocalSet;
-use crate::negotiate::voice::Voice;
+use crate::negotiate::role::ControlRole;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{BoxedEntry, Change, Drained, Queue};
 use crate::schedule::progress::ScheduleProgress;
 use crate::schedule::ready_barrier::ReadyBarrier;
-use crate::stall::inquest::Inquest;
+use crate::stall::reporter::StallReporter;
 use crate::{Error, Result};
 use scheduled::Held;
 
@@ -39,7 +39,7 @@ pub(crate) struct Cycle {
     control: ControlChannel,
     queue: Arc<Queue>,
     /// How this rank takes part in the negotiation.
-    voice: Voice,
+    role: ControlRole,
     /// The process sets this rank is in.
     sets: BTreeMap<ProcessSetId, LocalSet>,
     /// All process sets, as callers see them.
@@ -51,7 +51,7 @@ pub(crate) struct Cycle {
     executor: Executor,
     observer: Observer,
     /// Who finds out about stalled tensors, on rank 0.
-    inquest: Inquest,
+    reporter: StallReporter,
     /// Until when the coordinator has to answer a request for shutdown.
     shutdown_answer_due: Option<Instant>,
     /// Response lists that have arrived and were not yet passed on.
@@ -68,10 +68,10 @@ pub(crate) struct Cycle {
     /// Since when somebody has waited for an operation that the schedule lacks tensors for.
     lacking_since: Option<Instant>,
     /// When the last entry came into the schedule that nobody will say it waits for.
-    unattended_since: Option<Instant>,
+    callback_since: Option<Instant>,
     counters: Arc<Counters>,
     /// How it ended, once it has: the rank that asked for the end, or what went wrong.
-    fate: Option<Result<Rank>>,
+    exit_status: Option<Result<Rank>>,
 }
 
 /// What a turn of the cycle found.
@@ -91,7 +91,7 @@ impl Cycle {
     pub(crate) fn new(
         transport: Box<dyn Transport>,
         queue: Arc<Queue>,
-        voice: Voice,
+        role: ControlRole,
         registry: Arc<ProcessSets>,
         topology: Topology,
         hierarchy: Hierarchy,
@@ -100,7 +100,7 @@ impl Cycle {
         let counters = Arc::<Counters>::default();
         let me = transport.rank();
         let ready_barrier = ReadyBarrier::new(me, transport.size());
-        let neighbours = voice.place().neighbours();
+        let neighbours = role.place().neighbours();
         let peers: BTreeSet<Rank> = neighbours
             .chain(ready_barrier.partners().iter().copied())
             .collect();
@@ -112,10 +112,10 @@ impl Cycle {
             control: ControlChannel::new(peers.into_iter()),
             executor: Executor::new(hierarchy),
             observer,
-            inquest: Inquest::new(None, transport.waker()),
+            reporter: StallReporter::new(None, transport.waker()),
             transport,
             queue,
-            voice,
+            role,
             sets: global.into_iter().collect(),
             registry,
             topology,
@@ -132,9 +132,9 @@ impl Cycle {
             },
             held: Held::default(),
             lacking_since: None,
-            unattended_since: None,
+            callback_since: None,
             counters,
-            fate: None,
+            exit_status: None,
         }
     }
 
@@ -145,8 +145,8 @@ impl Cycle {
 
     /// Has the ranks that are missed asked how they stand.
     pub(crate) fn with_status_query(self, status_query: Option<StatusQuery>) -> Self {
-        let inquest = Inquest::new(status_query, self.transport.waker());
-        Self { inquest, ..self }
+        let reporter = StallReporter::new(status_query, self.transport.waker());
+        Self { reporter, ..self }
     }
 
     /// Has algorithms chosen by what they cost on this network.
@@ -167,7 +167,7 @@ impl Cycle {
 
     /// Whether the engine was shut down or cannot go on.
     pub(crate) fn is_over(&self) -> bool {
-        self.fate.is_some()
+        self.exit_status.is_some()
     }
 
     /// Whether something is under way that this rank will have to go on with.
@@ -177,8 +177,8 @@ impl Cycle {
     }
 
     /// Ends the engine, which is over. Nothing is left pending.
-    pub(crate) fn end(self, farewell: impl FnOnce(Farewell, Box<dyn Transport>)) {
-        let result = self.fate.clone().unwrap_or(Err(Error::ShutDown));
+    pub(crate) fn end(self, on_exit: impl FnOnce(ExitReport, Box<dyn Transport>)) {
+        let result = self.exit_status.clone().unwrap_or(Err(Error::ShutDown));
         let (reason, end) = match result {
             Ok(initiator) => self.shut_down_by(initiator),
             Err(error) => {
@@ -186,7 +186,7 @@ impl Cycle {
                 let me = self.transport.rank();
                 let host = self.transport.host_of(me).to_owned();
                 self.observer.dump(me, &host, &error.to_string());
-                (error, Farewell::Failed(culprit))
+                (error, ExitReport::Failed(culprit))
             }
         };
         let unseen = self.queue.close(reason.clone());
@@ -197,20 +197,20 @@ impl Cycle {
         for change in self.changes {
             change.complete(Err(reason.clone()));
         }
-        farewell(end, self.transport);
+        on_exit(end, self.transport);
     }
 
     /// How an agreed end looks from here: expected if this rank asked for it too.
-    fn shut_down_by(&self, initiator: Rank) -> (Error, Farewell) {
+    fn shut_down_by(&self, initiator: Rank) -> (Error, ExitReport) {
         if self.shutdown_answer_due.is_some() {
-            return (Error::ShutDown, Farewell::Agreed);
+            return (Error::ShutDown, ExitReport::Agreed);
         }
         let host = self.transport.host_of(initiator).to_owned();
         let error = Error::ShutDownBy {
             rank: initiator,
             host,
         };
-        (error, Farewell::ShutDownBy(initiator))
+        (error, ExitReport::ShutDownBy(initiator))
     }
 
     /// Whom to blame: the peer that is gone, or this rank itself if it cannot go on.
@@ -251,7 +251,9 @@ impl Cycle {
             let text = "the engine panicked; the message is above";
             Err(Error::Internal(text.to_owned()))
         });
-        result.map_err(|error| self.fate = Some(Err(error))).ok()
+        result
+            .map_err(|error| self.exit_status = Some(Err(error)))
+            .ok()
     }
 
     fn try_turn(&mut self) -> Result<Turn> {
@@ -465,7 +467,7 @@ impl Cycle {
     }
 
     fn try_sleep(&mut self, limit: Option<Instant>) -> Result<()> {
-        let due = self.voice.due();
+        let due = self.role.due();
         let stall_check = self.next_stall_check();
         let schedule_due = self.schedule_due();
         let deadlines = [
@@ -487,7 +489,7 @@ impl Cycle {
         if stall_check.is_some_and(|check| now >= check) {
             self.look_for_stalls(now);
         }
-        if let Some(failure) = self.inquest.failure() {
+        if let Some(failure) = self.reporter.failure() {
             return Err(Error::PeerLost(failure));
         }
         let expired = self.shutdown_answer_due.is_some_and(|end| now >= end);
@@ -498,14 +500,14 @@ impl Cycle {
     }
 
     fn next_stall_check(&self) -> Option<Instant> {
-        let hub = self.voice.hub().filter(|_| !self.inquest.is_over())?;
+        let hub = self.role.hub().filter(|_| !self.reporter.is_over())?;
         hub.next_stall_check()
     }
 
     /// On rank 0: has it found out and told why tensors wait for some ranks for too long.
     fn look_for_stalls(&mut self, now: Instant) {
-        for report in self.voice.look_for_stalls(now) {
-            self.inquest.take_up(report);
+        for report in self.role.look_for_stalls(now) {
+            self.reporter.take_up(report);
         }
     }
 }

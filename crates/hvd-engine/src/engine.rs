@@ -17,15 +17,15 @@ use crate::affinity::Core;
 use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
 use crate::counters::{Counters, Counts};
 use crate::cycle::Cycle;
+use crate::cycle_owner::CycleOwner;
 use crate::execute::team::{Hierarchy, Team};
 use crate::fusion::batches::GroupFusion;
 use crate::handle::{Completer, Completion, Handle, Handles, LastHandles, Outcome, Progress};
-use crate::helm::Helm;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
 use crate::negotiate::hub::Hub;
 use crate::negotiate::relay::HOLD;
+use crate::negotiate::role::ControlRole;
 use crate::negotiate::tree::{FAN_OUT, Place, STAR_RANKS, Tree};
-use crate::negotiate::voice::Voice;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Batch, BoxedEntry, Call, Change, Entry, Queue};
@@ -96,7 +96,7 @@ impl Default for EngineOptions {
 
 /// How the engine's communication ended, for whoever holds the connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Farewell {
+pub enum ExitReport {
     /// This rank wanted to shut down, and all do.
     Agreed,
     /// All ranks shut down because another one wanted to.
@@ -115,7 +115,7 @@ pub struct Engine {
     flight_log: FlightLog,
     kind: &'static str,
     queue: Arc<Queue>,
-    helm: Arc<Helm>,
+    cycle_owner: Arc<CycleOwner>,
     counters: Arc<Counters>,
     connections: ConnectionCount,
     handles: Arc<Handles>,
@@ -123,14 +123,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine thread of one rank. `topology` is that of the job; `farewell` is
+    /// Starts the engine thread of one rank. `topology` is that of the job; `on_exit` is
     /// called on the engine thread when nothing is pending any more, and gets the transport back
     /// to close it.
     pub fn start(
         transport: Box<dyn Transport>,
         topology: Topology,
         options: &EngineOptions,
-        farewell: impl FnOnce(Farewell, Box<dyn Transport>) + Send + 'static,
+        on_exit: impl FnOnce(ExitReport, Box<dyn Transport>) + Send + 'static,
     ) -> Result<Self> {
         let (rank, size, kind) = (transport.rank(), transport.size(), transport.kind());
         if topology.size() != size {
@@ -147,7 +147,7 @@ impl Engine {
             tracing::error!("{error}");
         }
         let hub = (rank == Rank::COORDINATOR).then(|| hub(&topology, options, &timeline));
-        let voice = Voice::new(place(rank, &topology, options.fan_out), hub, HOLD);
+        let role = ControlRole::new(place(rank, &topology, options.fan_out), hub, HOLD);
         let process_sets = Arc::new(ProcessSets::new(size));
         let registry = Arc::clone(&process_sets);
         let to_cycle = Arc::clone(&queue);
@@ -162,7 +162,7 @@ impl Engine {
         let cycle = Cycle::new(
             transport,
             to_cycle,
-            voice,
+            role,
             registry,
             topology.clone(),
             hierarchy,
@@ -175,13 +175,13 @@ impl Engine {
             cycle
         };
         let counters = cycle.counters();
-        let helm = Arc::new(Helm::new(cycle));
-        let watch = Arc::clone(&helm);
+        let cycle_owner = Arc::new(CycleOwner::new(cycle));
+        let runner = Arc::clone(&cycle_owner);
         let thread = thread::Builder::new()
             .name("hvd-engine".to_owned())
             .spawn(move || {
                 bind(core);
-                watch.run(farewell);
+                runner.run(on_exit);
             })
             .map_err(|error| {
                 Error::Internal(StoreError::thread("hvd-engine")(error).to_string())
@@ -196,7 +196,7 @@ impl Engine {
             flight_log,
             kind,
             queue,
-            helm,
+            cycle_owner,
             counters,
             connections,
             handles: Arc::default(),
@@ -269,7 +269,7 @@ impl Engine {
             let end = Instant::now() + limit;
             let _waiter = self.queue.waiter();
             let unseen = self.queue.has_unseen();
-            self.helm.steer(completion, end, unseen);
+            self.cycle_owner.run_until(completion, end, unseen);
             if !completion.is_done() {
                 self.answer(self.queue.call());
             }
@@ -280,7 +280,7 @@ impl Engine {
 
     fn answer(&self, call: Call) {
         if call == Call::Needed {
-            self.helm.rouse();
+            self.cycle_owner.wake();
         }
     }
 
@@ -356,8 +356,8 @@ impl Engine {
 
     /// Starts operations that tell their callers themselves how they ended, also if they are
     /// refused.
-    pub(crate) fn start_unattended(&self, entries: impl Batch) {
-        if let Ok(call) = self.queue.push_unattended(entries) {
+    pub(crate) fn start_with_callback(&self, entries: impl Batch) {
+        if let Ok(call) = self.queue.push_with_callback(entries) {
             self.answer(call);
         }
     }
@@ -409,7 +409,7 @@ impl Engine {
         }
         let started = self.timeline.start(path, marks(mark_cycles));
         // A schedule has no negotiation to show, so it ends.
-        self.helm.rouse();
+        self.cycle_owner.wake();
         started.map_err(|error| Error::Internal(error.to_string()))
     }
 
@@ -422,7 +422,7 @@ impl Engine {
     /// rank's engine thread has ended. Harmless if it has ended already.
     pub fn shutdown(&self) {
         self.queue.request_shutdown();
-        self.helm.rouse();
+        self.cycle_owner.wake();
         let thread = self
             .thread
             .lock()

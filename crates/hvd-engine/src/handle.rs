@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Shape;
 
-use crate::tables::Table;
+use crate::hash::FastMap;
 use crate::tensor::Buffer;
 use crate::{Error, Result};
 
@@ -150,7 +150,7 @@ impl Completer {
     }
 
     /// Whether nobody will say that it waits for the operation.
-    pub(crate) fn is_unattended(&self) -> bool {
+    pub(crate) fn has_callback(&self) -> bool {
         matches!(self.0, Some(End::Continue(_)))
     }
 
@@ -209,7 +209,7 @@ impl LastHandles {
     }
 }
 
-type Live = Table<Handle, Arc<Completion>>;
+type Live = FastMap<Handle, Arc<Completion>>;
 
 impl Handles {
     /// A number for the next operation. It is used up even if the operation is then refused.

@@ -2,7 +2,7 @@
 //! of that flow; ARCHITECTURE.md tells the life of one allreduce through them.
 //!
 //! Callers on any thread use [`Engine`]. Behind it one thread at a time has all state of the
-//! negotiation and runs [`cycle`]: the thread `hvd-engine`, or a caller that waits ([`helm`]).
+//! negotiation and runs [`cycle`]: the thread `hvd-engine`, or a caller that waits ([`cycle_owner`]).
 //!
 //! Must not know: Python, frameworks, processes, environment variables, or files other than the
 //! timeline, the dump of the flight recorder and the log of autotuning.
@@ -10,18 +10,18 @@
 #![deny(unsafe_code)]
 
 mod affinity;
+mod callback;
 mod engine;
+mod hash;
 mod submit;
-mod tables;
 mod tensor;
-mod unattended;
 
 mod queue;
 
 mod autotune;
 mod control;
 mod cycle;
-mod helm;
+mod cycle_owner;
 mod local_set;
 mod negotiate;
 mod process_set;
@@ -45,7 +45,7 @@ mod handle;
 pub use affinity::{Core, UnusableCore};
 pub use autotune::{AutotuneOptions, Choice, Dimension};
 pub use counters::Counts;
-pub use engine::{Engine, EngineOptions, Farewell};
+pub use engine::{Engine, EngineOptions, ExitReport};
 pub use error::{Error, ErrorClass, Result};
 pub use execute::team::Hierarchy;
 pub use fusion::batches::GroupFusion;

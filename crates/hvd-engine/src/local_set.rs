@@ -8,11 +8,11 @@ use hvd_wire::{Operation, RequestList, TensorRef, TensorSpec};
 
 use crate::execute::Task;
 use crate::execute::team::Team;
-use crate::negotiate::known::KnownTensors;
+use crate::hash::FastMap;
+use crate::negotiate::response_cache::ResponseCache;
 use crate::queue::{BoxedEntry, Entry};
 use crate::schedule::progress::ScheduleProgress;
 use crate::submit::JOIN_NAME;
-use crate::tables::Table;
 use crate::tensor::Source;
 use crate::{Error, Result};
 
@@ -21,9 +21,9 @@ use crate::{Error, Result};
 pub(crate) struct LocalSet {
     id: ProcessSetId,
     pub(crate) team: Arc<Team>,
-    known: KnownTensors,
+    known: ResponseCache,
     /// Submitted, announced, and not yet executed.
-    pending: Table<Arc<str>, BoxedEntry>,
+    pending: FastMap<Arc<str>, BoxedEntry>,
     /// The last response list that was carried out.
     seen: u64,
 }
@@ -33,8 +33,8 @@ impl LocalSet {
         Self {
             id,
             team: Arc::new(team),
-            known: KnownTensors::default(),
-            pending: Table::default(),
+            known: ResponseCache::default(),
+            pending: FastMap::default(),
             seen: 0,
         }
     }
@@ -192,8 +192,8 @@ impl LocalSet {
     }
 
     /// Whether anything is pending that nobody will say it waits for.
-    pub(crate) fn has_unattended(&self) -> bool {
-        self.pending.values().any(|entry| entry.is_unattended())
+    pub(crate) fn has_callbacks(&self) -> bool {
+        self.pending.values().any(|entry| entry.has_callback())
     }
 
     /// Everything that is pending, when the set or the engine ends.

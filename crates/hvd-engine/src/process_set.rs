@@ -11,12 +11,12 @@ use hvd_types::{ProcessSetId, Rank};
 #[derive(Debug)]
 pub struct ProcessSets {
     /// The global set, which every submission but a few asks for, and which never changes.
-    global: Known,
-    others: RwLock<BTreeMap<ProcessSetId, Known>>,
+    global: RegisteredSet,
+    others: RwLock<BTreeMap<ProcessSetId, RegisteredSet>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct RegisteredSet {
     /// Ascending; a member's position is its rank in the set.
     members: Arc<[Rank]>,
     /// How many operations without a name were submitted. Ranks match unnamed operations by this
@@ -24,7 +24,7 @@ struct Known {
     unnamed: AtomicU64,
 }
 
-impl Known {
+impl RegisteredSet {
     fn new(members: Arc<[Rank]>) -> Self {
         let unnamed = AtomicU64::new(0);
         Self { members, unnamed }
@@ -35,7 +35,7 @@ impl ProcessSets {
     /// Only the global set, with all ranks of a job of `size`.
     pub(crate) fn new(size: usize) -> Self {
         Self {
-            global: Known::new((0..size).map(Rank::from_index).collect()),
+            global: RegisteredSet::new((0..size).map(Rank::from_index).collect()),
             others: RwLock::default(),
         }
     }
@@ -62,30 +62,30 @@ impl ProcessSets {
 
     /// The number of the next operation without a name in a set, from 1.
     pub(crate) fn next_unnamed(&self, id: ProcessSetId) -> u64 {
-        let next = |set: &Known| set.unnamed.fetch_add(1, Ordering::Relaxed) + 1;
+        let next = |set: &RegisteredSet| set.unnamed.fetch_add(1, Ordering::Relaxed) + 1;
         self.look(id, |set| set.map_or(0, next))
     }
 
     pub(crate) fn insert(&self, id: ProcessSetId, members: Arc<[Rank]>) {
-        self.write().insert(id, Known::new(members));
+        self.write().insert(id, RegisteredSet::new(members));
     }
 
     pub(crate) fn remove(&self, id: ProcessSetId) {
         self.write().remove(&id);
     }
 
-    fn look<T>(&self, id: ProcessSetId, look: impl FnOnce(Option<&Known>) -> T) -> T {
+    fn look<T>(&self, id: ProcessSetId, look: impl FnOnce(Option<&RegisteredSet>) -> T) -> T {
         if id == ProcessSetId::GLOBAL {
             return look(Some(&self.global));
         }
         look(self.read().get(&id))
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<ProcessSetId, Known>> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<ProcessSetId, RegisteredSet>> {
         self.others.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<ProcessSetId, Known>> {
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<ProcessSetId, RegisteredSet>> {
         self.others.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

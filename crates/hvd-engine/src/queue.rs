@@ -1,9 +1,9 @@
 //! What this rank has submitted: the door between callers' threads and the engine thread.
 //!
 //! One short lock guards the names in flight and the entries not yet drained; a caller holds it
-//! for a look-up and a push. Whoever submits is told whether the engine has to be roused: once per
+//! for a look-up and a push. Whoever submits is told whether the engine has to be woken: once per
 //! drained queue, by the first submission after a drain; or, while a schedule waits for certain tensors,
-//! by as many as it waits for. Whoever waits for an operation rouses it in any case.
+//! by as many as it waits for. Whoever waits for an operation wakes it in any case.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,9 +12,9 @@ use hvd_types::ProcessSetId;
 use hvd_wire::{Request, SetChange};
 
 use crate::handle::{Completer, Outcome};
+use crate::hash::FastSet;
 use crate::recorder::OperationNumber;
 use crate::submit::Submission;
-use crate::tables::Names;
 use crate::tensor::{Source, Target};
 use crate::{Error, Result};
 
@@ -38,8 +38,8 @@ pub(crate) type BoxedEntry = Box<Entry>;
 
 impl Entry {
     /// Whether nobody will say that it waits for this.
-    pub(crate) fn is_unattended(&self) -> bool {
-        self.completer.is_unattended()
+    pub(crate) fn has_callback(&self) -> bool {
+        self.completer.has_callback()
     }
 
     pub(crate) fn new(
@@ -106,7 +106,7 @@ pub(crate) struct Queue {
     state: Mutex<State>,
 }
 
-/// Whether the engine has to be roused for what was submitted.
+/// Whether the engine has to be woken for what was submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Call {
@@ -118,13 +118,13 @@ pub(crate) enum Call {
 #[derive(Debug, Default)]
 struct State {
     /// Names in flight, by process set.
-    names: Names<(ProcessSetId, Arc<str>)>,
+    names: FastSet<(ProcessSetId, Arc<str>)>,
     fresh: Vec<BoxedEntry>,
     changes: Vec<Change>,
     shutdown: bool,
-    /// Whether the engine has been roused since its last look.
+    /// Whether the engine has been woken since its last look.
     called: bool,
-    /// How many entries have to be there before the engine is roused.
+    /// How many entries have to be there before the engine is woken.
     quota: usize,
     /// Whether a schedule waits for more entries, so that it has to know if somebody waits who might
     /// have submitted them.
@@ -143,7 +143,7 @@ impl Queue {
     }
 
     /// Accepts operations, all or none of them, or says why not. Nothing is left behind by a
-    /// refusal. The engine is not roused for it: that is for whoever waits.
+    /// refusal. The engine is not woken for it: that is for whoever waits.
     pub(crate) fn push_quietly(&self, entries: impl Batch) -> Result<()> {
         self.accept(entries).map(drop)
     }
@@ -173,13 +173,13 @@ impl Queue {
 
     /// As [`Queue::push`], for operations that nobody will ask about: even a schedule that waits for
     /// more of them has to know that these are there.
-    pub(crate) fn push_unattended(&self, entries: impl Batch) -> Result<Call> {
+    pub(crate) fn push_with_callback(&self, entries: impl Batch) -> Result<Call> {
         Ok(self.accept(entries)?.call())
     }
 
     /// Says how many submissions can pass before the engine has anything to do, and whether a schedule
     /// lacks them while other entries wait. True if there are so many already, and it was not
-    /// roused.
+    /// woken.
     pub(crate) fn expect(&self, quota: usize, lacks: bool) -> bool {
         let mut state = self.lock();
         state.quota = quota;

@@ -9,7 +9,7 @@ use std::thread;
 
 use hvd_config::{Environment, Timeline, WorkerConfig};
 use hvd_engine::{
-    Core, Engine, EngineOptions, Farewell, GroupFusion, Hierarchy, JoinAverage, LastHandles,
+    Core, Engine, EngineOptions, ExitReport, GroupFusion, Hierarchy, JoinAverage, LastHandles,
     StallOptions,
 };
 use hvd_transport::{
@@ -224,13 +224,13 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
     let membership = Arc::new(Mutex::new(Some(membership)));
     let (theirs, sockets) = (Arc::clone(&membership), Arc::clone(&lifeline_sockets));
     let accuser = config.clone();
-    let farewell = move |end, transport| {
+    let on_exit = move |end, transport| {
         if let Some(membership) = take(&theirs) {
             leave(&accuser, end, transport, membership, &sockets);
         }
         drop(responder);
     };
-    let engine = Engine::start(transport, topology, &options, farewell).inspect_err(|error| {
+    let engine = Engine::start(transport, topology, &options, on_exit).inspect_err(|error| {
         if let Some(membership) = take(&membership) {
             membership.fail(format!("could not start its engine: {error}"));
         }
@@ -277,15 +277,15 @@ fn fusion_threshold(config: &WorkerConfig) -> u64 {
 /// whose fault it was.
 fn leave(
     config: &WorkerConfig,
-    end: Farewell,
+    end: ExitReport,
     transport: Box<dyn Transport>,
     membership: Membership,
     sockets: &Mutex<Vec<RawFd>>,
 ) {
     let culprit = match &end {
-        Farewell::Agreed => None,
-        Farewell::ShutDownBy(rank) => Some(*rank),
-        Farewell::Failed(failure) => Some(failure.rank),
+        ExitReport::Agreed => None,
+        ExitReport::ShutDownBy(rank) => Some(*rank),
+        ExitReport::Failed(failure) => Some(failure.rank),
     };
     // The launcher first: this rank or another may end as soon as it hears of the failure.
     if let Some(culprit) = culprit
@@ -295,7 +295,7 @@ fn leave(
     }
     // Others hear of the culprit before they see our connections close; and the lifeline, whose
     // end is a goodbye, goes last, so that deaths are noticed until then.
-    if let (Farewell::Failed(failure), Some(lifeline)) = (end, membership.lifeline()) {
+    if let (ExitReport::Failed(failure), Some(lifeline)) = (end, membership.lifeline()) {
         lifeline.report(failure);
     }
     drop(transport);

@@ -1,5 +1,5 @@
 //! The cycle's side of the negotiation: what this rank and those below it announce goes up towards
-//! rank 0, response lists come down. Who speaks to whom is the business of `negotiate/voice.rs`.
+//! rank 0, response lists come down. Who speaks to whom is the business of `negotiate/role.rs`.
 //!
 //! - `PASS-1` a response list is on its way to everybody below before this rank begins to carry it out:
 //!   no rank waits in an operation for another one that this rank keeps from hearing of it.
@@ -14,14 +14,14 @@ use hvd_wire::{MessageKind, ReadyNotice, RequestList, ResponseList};
 
 use super::Cycle;
 use crate::negotiate::coordinator::Breach;
-use crate::negotiate::relay::Route;
-use crate::negotiate::voice::Upward;
+use crate::negotiate::relay::ResponseRoute;
+use crate::negotiate::role::Upward;
 use crate::{Error, Result};
 
 impl Cycle {
     /// Says something to rank 0, or has it said with what others below have to say.
     pub(super) fn tell(&mut self, message: RequestList) -> Result<()> {
-        let message = self.voice.say(message, Instant::now());
+        let message = self.role.send(message, Instant::now());
         let message = message.map_err(|breach| blame(&self.topology, &breach))?;
         message.map_or(Ok(()), |message| self.post_upward(&message))
     }
@@ -29,10 +29,10 @@ impl Cycle {
     /// Passes up what was gathered from those below.
     pub(super) fn pass_up(&mut self) -> Result<()> {
         // Most ranks need not look at the clock for this, at every turn.
-        if !self.voice.is_relay() {
+        if !self.role.is_relay() {
             return Ok(());
         }
-        let Some(message) = self.voice.gathered(Instant::now()) else {
+        let Some(message) = self.role.gathered(Instant::now()) else {
             return Ok(());
         };
         self.post_upward(&message)?;
@@ -40,7 +40,7 @@ impl Cycle {
     }
 
     fn post_upward(&mut self, message: &Upward) -> Result<()> {
-        let parent = self.voice.place().parent;
+        let parent = self.role.place().parent;
         let is_parent = |peer| Some(peer) == parent;
         let encode = |out: &mut Vec<u8>| message.encode(out);
         let count = self
@@ -55,23 +55,23 @@ impl Cycle {
         let Self {
             control,
             transport,
-            voice,
+            role,
             topology,
             heard,
             ready_barrier,
             ..
         } = self;
-        let parent = voice.place().parent;
+        let parent = role.place().parent;
         control.receive(&mut **transport, |peer, kind, bytes| {
             match kind {
                 MessageKind::ReadyNotice => {
-                    ready_barrier.hear(peer, ReadyNotice::decode(bytes).map_err(garbled(peer))?);
+                    ready_barrier.receive(peer, ReadyNotice::decode(bytes).map_err(garbled(peer))?);
                 }
                 MessageKind::Negotiation if Some(peer) == parent => {
                     heard.push_back(ResponseList::decode(bytes).map_err(garbled(peer))?);
                 }
                 MessageKind::Negotiation => {
-                    let result = voice.hear(peer, bytes, Instant::now());
+                    let result = role.receive(peer, bytes, Instant::now());
                     result.map_err(|breach| blame(topology, &breach))?;
                 }
             }
@@ -83,22 +83,22 @@ impl Cycle {
     /// anything.
     pub(super) fn follow_response_lists(&mut self) -> Result<bool> {
         let mut any = false;
-        if self.voice.hub().is_some() {
-            for (response_list, route) in self.voice.decide(Instant::now()) {
+        if self.role.hub().is_some() {
+            for (response_list, route) in self.role.decide(Instant::now()) {
                 any = true;
                 self.pass_down(response_list, &route)?;
             }
         }
         while let Some(response_list) = self.heard.pop_front() {
             any = true;
-            let route = self.voice.route(&response_list);
+            let route = self.role.route(&response_list);
             self.pass_down(response_list, &route)?;
         }
         self.carry_out_all()?;
         Ok(any)
     }
 
-    fn pass_down(&mut self, response_list: ResponseList, route: &Route) -> Result<()> {
+    fn pass_down(&mut self, response_list: ResponseList, route: &ResponseRoute) -> Result<()> {
         if !route.children.is_empty() {
             let addressed = |peer| route.children.contains(&peer);
             let encode = |out: &mut Vec<u8>| response_list.encode(out);
@@ -124,7 +124,7 @@ impl Cycle {
         }
         while let Some(response_list) = self.response_lists.pop_front() {
             if let Some(initiator) = self.carry_out(response_list)? {
-                self.fate = Some(Ok(initiator));
+                self.exit_status = Some(Ok(initiator));
                 self.response_lists.clear();
             }
         }

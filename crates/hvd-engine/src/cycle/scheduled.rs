@@ -52,8 +52,8 @@ impl Cycle {
         }
         for mut entry in entries {
             self.observer.announced(&mut entry, now);
-            if entry.is_unattended() {
-                self.unattended_since = Some(now);
+            if entry.has_callback() {
+                self.callback_since = Some(now);
             }
             if entry.process_set == ProcessSetId::GLOBAL {
                 if let Err(entry) = global.enter(entry, progress) {
@@ -193,8 +193,8 @@ impl Cycle {
         let progress = ScheduleProgress::new(schedule, Instant::now(), is_inlined);
         let mut progress = progress.map_err(|error| Error::Internal(error.to_string()))?;
         let fits = global.enter_pending(&mut progress);
-        let unattended = global.has_unattended();
-        self.unattended_since = unattended.then(Instant::now);
+        let callback = global.has_callbacks();
+        self.callback_since = callback.then(Instant::now);
         self.progress = Some(progress);
         let mut others = self.sets.iter();
         let others_wait = others.any(|(&id, set)| id != ProcessSetId::GLOBAL && set.has_pending());
@@ -262,8 +262,8 @@ impl Cycle {
         let waits = self.waits_for_schedule();
         let due = self.progress.as_ref().filter(|_| waits)?.due()?;
         let blocked = self.lacking_since.map(|since| since + BLOCKED);
-        let unattended = self.unattended_since.filter(|_| self.lacks_tensors());
-        let quiet = unattended.map(|since| since + QUIET);
+        let callback = self.callback_since.filter(|_| self.lacks_tensors());
+        let quiet = callback.map(|since| since + QUIET);
         [Some(due), blocked, quiet].into_iter().flatten().min()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape};
 use hvd_wire::{Operation, Request, TensorSpec};
 
-use super::askers::{Asked, Group};
+use super::requesters::{RequestForm, RequesterGroup};
 
 /// One tensor's agreed description, from which every rank's request can be told again.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,19 +49,24 @@ impl Agreement {
     /// one of them asked for. Some members may have joined and asked for nothing.
     pub(crate) fn of(
         request: &Request,
-        groups: &[Group<Arc<Self>>],
+        groups: &[RequesterGroup<Arc<Self>>],
         members: &[Rank],
     ) -> Option<Self> {
         let ragged = matches!(request.kind, OpKind::Allgather | OpKind::Alltoall);
         let (shape, first_dimensions) = if ragged {
-            let all = spread(groups, members, 0, Group::first_dimension)?;
+            let all = spread(groups, members, 0, RequesterGroup::first_dimension)?;
             (request.shape.with_first(*all.first()?), all)
         } else {
             (request.shape.clone(), Vec::new())
         };
         let devices = match common_device(groups) {
             Some(device) => Devices::Same(device),
-            None => Devices::Each(spread(groups, members, Device::Cpu, Group::device)?),
+            None => Devices::Each(spread(
+                groups,
+                members,
+                Device::Cpu,
+                RequesterGroup::device,
+            )?),
         };
         Some(Self {
             name: Arc::clone(&request.name),
@@ -138,13 +143,13 @@ impl Agreement {
 }
 
 /// The device of all ranks of all groups, where it is seen without looking at each of them.
-fn common_device(groups: &[Group<Arc<Agreement>>]) -> Option<Device> {
-    let mut devices = groups.iter().map(|group| match &group.asked {
-        Asked::Number(_, agreement) => match &agreement.devices {
+fn common_device(groups: &[RequesterGroup<Arc<Agreement>>]) -> Option<Device> {
+    let mut devices = groups.iter().map(|group| match &group.form {
+        RequestForm::Cached(_, agreement) => match &agreement.devices {
             Devices::Same(device) => Some(*device),
             Devices::Each(_) => None,
         },
-        Asked::Request(shared) => shared.devices.is_empty().then_some(shared.request.device),
+        RequestForm::Full(shared) => shared.devices.is_empty().then_some(shared.request.device),
     });
     let first = devices.next()??;
     devices.all(|other| other == Some(first)).then_some(first)
@@ -153,10 +158,10 @@ fn common_device(groups: &[Group<Arc<Agreement>>]) -> Option<Device> {
 /// A property of every member by position; `missing` for those that asked for nothing. The property
 /// is told by a rank's place in its group and its position in the set.
 fn spread<T: Copy>(
-    groups: &[Group<Arc<Agreement>>],
+    groups: &[RequesterGroup<Arc<Agreement>>],
     members: &[Rank],
     missing: T,
-    property: impl Fn(&Group<Arc<Agreement>>, usize, usize) -> T,
+    property: impl Fn(&RequesterGroup<Arc<Agreement>>, usize, usize) -> T,
 ) -> Option<Vec<T>> {
     let mut all = vec![missing; members.len()];
     for group in groups {
@@ -168,21 +173,23 @@ fn spread<T: Copy>(
     Some(all)
 }
 
-impl Group<Arc<Agreement>> {
+impl RequesterGroup<Arc<Agreement>> {
     fn first_dimension(&self, index: usize, position: usize) -> u64 {
-        let (each, shape) = match &self.asked {
-            Asked::Number(_, agreement) => {
+        let (each, shape) = match &self.form {
+            RequestForm::Cached(_, agreement) => {
                 (agreement.first_dimensions.get(position), &agreement.shape)
             }
-            Asked::Request(shared) => (shared.first_dimensions.get(index), &shared.request.shape),
+            RequestForm::Full(shared) => {
+                (shared.first_dimensions.get(index), &shared.request.shape)
+            }
         };
         each.copied().or(shape.first()).unwrap_or(0)
     }
 
     fn device(&self, index: usize, position: usize) -> Device {
-        match &self.asked {
-            Asked::Number(_, agreement) => agreement.devices.at(position),
-            Asked::Request(shared) => {
+        match &self.form {
+            RequestForm::Cached(_, agreement) => agreement.devices.at(position),
+            RequestForm::Full(shared) => {
                 let each = shared.devices.get(index).copied();
                 each.unwrap_or(shared.request.device)
             }

@@ -1,6 +1,6 @@
 //! The negotiation of one process set: who is ready, do they agree, what happens next.
 //!
-//! A pure machine: messages go in with [`Coordinator::hear`], response lists come out of
+//! A pure machine: messages go in with [`Coordinator::receive`], response lists come out of
 //! [`Coordinator::decide`]. The time is an argument and only matters if a least time between
 //! response lists was asked for. Answers depend on nothing but the order of the messages.
 //!
@@ -19,10 +19,10 @@ use hvd_wire::{
 };
 
 use super::agreement::Agreement;
-use super::askers::{Asked, Group};
-use super::cache::Cache;
+use super::agreement_cache::AgreementCache;
+use super::pending_tensor::PendingTensor;
+use super::requesters::{RequestForm, RequesterGroup};
 use super::validate::{Claim, Party, validate};
-use super::waiting::Waiting;
 use crate::autotune::{Autotuner, Change, Parameters};
 use crate::fusion::batches::{Agreed, GroupFusion, fuse};
 use crate::schedule::coordinator::ScheduleCoordinator;
@@ -71,7 +71,7 @@ pub enum JoinAverage {
 /// A rank broke the rules of the negotiation; the job cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
-    #[error("asked twice for tensor `{0}`")]
+    #[error("form twice for tensor `{0}`")]
     AskedTwice(Arc<str>),
     #[error("sent the unknown cache number {}", .0.0)]
     UnknownNumber(CacheId),
@@ -79,7 +79,7 @@ pub(crate) enum ProtocolError {
     UnknownRoot(Rank),
     #[error("spoke of process set {0}, which it is not in")]
     NotAMember(ProcessSetId),
-    #[error("asked for tensors while a schedule runs")]
+    #[error("form for tensors while a schedule runs")]
     RequestedDuringSchedule,
     #[error("spoke for ranks that are not below it in the tree")]
     NotBelow,
@@ -104,16 +104,16 @@ pub(crate) struct Coordinator {
     everybody: Ranks,
     options: Arc<CoordinatorOptions>,
     /// Tensors that some members have asked for.
-    waiting: HashMap<Arc<str>, Waiting>,
+    waiting: HashMap<Arc<str>, PendingTensor>,
     /// Counts the tensors that were ever asked for.
     arrivals: u64,
     /// Tensors that all members have asked for, in the order in which that came about.
-    ready: Vec<Waiting>,
+    ready: Vec<PendingTensor>,
     /// Members that have nothing more to give.
     joined: Ranks,
     /// The member that joined last, once all have.
     last_joined: Option<Rank>,
-    cache: Cache,
+    cache: AgreementCache,
     stalls: Option<StallInspector>,
     sequence: u64,
     last_decision: Option<Instant>,
@@ -133,7 +133,7 @@ impl Coordinator {
         members: Vec<Rank>,
         options: Arc<CoordinatorOptions>,
     ) -> Self {
-        let cache = Cache::new(options.cache_capacity, members.len());
+        let cache = AgreementCache::new(options.cache_capacity, members.len());
         let place = |&rank: &Rank| (rank, options.topology.host_name(rank).into());
         let inspector = |limits| StallInspector::new(limits, members.iter().map(place));
         let stalls = options.stall.map(inspector);
@@ -196,7 +196,7 @@ impl Coordinator {
     }
 
     /// Takes in what a member has to say.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &mut self,
         rank: Rank,
         message: RequestList,
@@ -231,7 +231,7 @@ impl Coordinator {
             error,
         };
         if let Some(halted) = list.halted {
-            self.hear_halt(ranks, halted);
+            self.record_halt(ranks, halted);
         }
         if self.schedule.is_running() && list.has_requests() {
             // Those who asked hold on to it (`SCHEDULE-3`).
@@ -246,8 +246,8 @@ impl Coordinator {
             let unknown = || breach(ProtocolError::UnknownNumber(id));
             let agreement = Arc::clone(self.cache.resolve(id).ok_or_else(unknown)?);
             let name = last.insert(Arc::clone(&agreement.name));
-            let asked = Asked::Number(id, agreement);
-            self.note(ranks, Arc::clone(name), asked, now)?;
+            let form = RequestForm::Cached(id, agreement);
+            self.note(ranks, Arc::clone(name), form, now)?;
         }
         for shared in list.requests {
             let request = &shared.request;
@@ -260,10 +260,10 @@ impl Coordinator {
             }
             self.check_root(request).map_err(breach)?;
             let name = last.insert(Arc::clone(&request.name));
-            self.note(ranks, Arc::clone(name), Asked::Request(shared), now)?;
+            self.note(ranks, Arc::clone(name), RequestForm::Full(shared), now)?;
         }
         if let (Some(stalls), Some(last)) = (&mut self.stalls, last) {
-            stalls.spoke(ranks, &last, now);
+            stalls.last_requested(ranks, &last, now);
         }
         Ok(())
     }
@@ -374,21 +374,21 @@ impl Coordinator {
         &mut self,
         ranks: &Ranks,
         name: Arc<str>,
-        asked: Asked<Arc<Agreement>>,
+        form: RequestForm<Arc<Agreement>>,
         now: Instant,
     ) -> Result<(), Breach> {
         let arrivals = &mut self.arrivals;
         let entry = self.waiting.entry(Arc::clone(&name));
         let waiting = entry.or_insert_with(|| {
             *arrivals += 1;
-            Waiting::new(*arrivals)
+            PendingTensor::new(*arrivals)
         });
-        if let Some(rank) = waiting.askers.first_common(ranks) {
+        if let Some(rank) = waiting.requesters.first_common(ranks) {
             let error = ProtocolError::AskedTwice(name);
             return Err(Breach { rank, error });
         }
-        let kind = asked.kind();
-        waiting.askers.add(ranks, asked);
+        let kind = form.kind();
+        waiting.requesters.add(ranks, form);
         let is_ready = waiting.is_ready(self.members.len(), &self.joined);
         self.observe_asked(&name, ranks, kind, now);
         if is_ready && let Some(waiting) = self.waiting.remove(&name) {
@@ -399,7 +399,7 @@ impl Coordinator {
 
     fn observe_asked(&mut self, name: &Arc<str>, ranks: &Ranks, kind: OpKind, now: Instant) {
         if let Some(stalls) = &mut self.stalls {
-            stalls.asked(name, ranks, now);
+            stalls.requested(name, ranks, now);
         }
         let timeline = &self.options.timeline;
         if !timeline.is_recording() {
@@ -414,7 +414,7 @@ impl Coordinator {
         }
     }
 
-    fn make_ready(&mut self, name: &Arc<str>, waiting: Waiting) {
+    fn make_ready(&mut self, name: &Arc<str>, waiting: PendingTensor) {
         if let Some(stalls) = &mut self.stalls {
             stalls.answered(name);
         }
@@ -429,8 +429,8 @@ impl Coordinator {
         }
         self.joined.insert(rank);
         let (members, joined) = (self.members.len(), &self.joined);
-        let complete = |waiting: &Waiting| waiting.is_ready(members, joined);
-        let mut ready: Vec<(Arc<str>, Waiting)> = self
+        let complete = |waiting: &PendingTensor| waiting.is_ready(members, joined);
+        let mut ready: Vec<(Arc<str>, PendingTensor)> = self
             .waiting
             .extract_if(|_, waiting| complete(waiting))
             .collect();
@@ -451,14 +451,18 @@ impl Coordinator {
         Ok(())
     }
 
-    fn judge(&mut self, waiting: Waiting, evicted: &mut Vec<CacheId>) -> Result<Agreed, Response> {
-        let contributors = waiting.askers.len();
+    fn judge(
+        &mut self,
+        waiting: PendingTensor,
+        evicted: &mut Vec<CacheId>,
+    ) -> Result<Agreed, Response> {
+        let contributors = waiting.requesters.len();
         let missing = self.members.len() - contributors;
         let divisor = self.divisor(contributors);
         if let Some(agreed) = self.recall(&waiting, missing, divisor) {
             return Ok(agreed);
         }
-        let groups = waiting.askers.into_groups();
+        let groups = waiting.requesters.into_groups();
         let claims: Vec<Claim> = groups.iter().map(|group| self.claim(group)).collect();
         let agreement = match validate(&claims, missing) {
             Ok(()) => claims
@@ -468,7 +472,7 @@ impl Coordinator {
             Err(mismatch) => return Err(refusal(&claims, mismatch.to_string())),
         };
         let Some(agreement) = agreement else {
-            return Err(refusal(&claims, "nobody asked for it".to_owned()));
+            return Err(refusal(&claims, "nobody form for it".to_owned()));
         };
         let mut spec = agreement.spec();
         if agreement.kind != OpKind::Barrier && missing == 0 {
@@ -492,7 +496,7 @@ impl Coordinator {
 
     /// The remembered agreement, if every asker named the same one, it is still remembered, and it
     /// can do without the members that did not ask.
-    fn recall(&mut self, waiting: &Waiting, missing: usize, divisor: u32) -> Option<Agreed> {
+    fn recall(&mut self, waiting: &PendingTensor, missing: usize, divisor: u32) -> Option<Agreed> {
         let (id, agreement) = waiting.unanimous_number()?;
         let possible = missing == 0 || matches!(agreement.kind, OpKind::Allreduce | OpKind::Adasum);
         if !possible || !self.cache.is_live(id) {
@@ -509,12 +513,14 @@ impl Coordinator {
     }
 
     /// What a group of members asked for, by the one that asked first; a number is spelled out.
-    fn claim(&self, group: &Group<Arc<Agreement>>) -> Claim {
+    fn claim(&self, group: &RequesterGroup<Arc<Agreement>>) -> Claim {
         let rank = group.speaker;
         let host = self.options.topology.host_name(rank).to_owned();
-        let request = match &group.asked {
-            Asked::Request(shared) => shared.request.clone(),
-            Asked::Number(_, agreement) => agreement.request_of(self.position(rank).unwrap_or(0)),
+        let request = match &group.form {
+            RequestForm::Full(shared) => shared.request.clone(),
+            RequestForm::Cached(_, agreement) => {
+                agreement.request_of(self.position(rank).unwrap_or(0))
+            }
         };
         let party = Party { rank, host };
         Claim { party, request }

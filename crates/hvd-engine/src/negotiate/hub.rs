@@ -61,7 +61,7 @@ impl Hub {
     }
 
     /// Takes in what a rank has to say.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &mut self,
         rank: Rank,
         mut message: RequestList,
@@ -73,9 +73,10 @@ impl Hub {
         self.disturbed |= message.shutdown
             || !message.changes.is_empty()
             || message.process_set != ProcessSetId::GLOBAL;
-        self.sets.hear(rank, std::mem::take(&mut message.changes));
+        self.sets
+            .receive(rank, std::mem::take(&mut message.changes));
         match self.coordinators.get_mut(&message.process_set) {
-            Some(coordinator) => coordinator.hear(rank, message, now),
+            Some(coordinator) => coordinator.receive(rank, message, now),
             // The set was removed while this was on its way. Its number cannot have been given
             // again: that takes a request of this very rank, which would be behind this message.
             None => Ok(()),
@@ -83,7 +84,7 @@ impl Hub {
     }
 
     /// Takes in what the ranks below a relay have to say; `below` are all of them.
-    pub(crate) fn hear_gathered(
+    pub(crate) fn receive_merged(
         &mut self,
         below: &Ranks,
         message: MergedRequestLists,
@@ -105,7 +106,7 @@ impl Hub {
                 || list.process_set != ProcessSetId::GLOBAL;
             let changes = std::mem::take(&mut list.changes);
             for rank in list.ranks.iter().filter(|_| !changes.is_empty()) {
-                self.sets.hear(rank, changes.clone());
+                self.sets.receive(rank, changes.clone());
             }
             if let Some(coordinator) = self.coordinators.get_mut(&list.process_set) {
                 coordinator.receive_shared(list, message.routed, now)?;
@@ -123,7 +124,7 @@ impl Hub {
     pub(crate) fn decide(&mut self, now: Instant) -> Vec<AddressedResponses> {
         let mut response_lists: Vec<AddressedResponses> = Vec::new();
         if let Some(global) = self.coordinators.get_mut(&ProcessSetId::GLOBAL) {
-            if let Some(response_list) = global.conduct(self.disturbed) {
+            if let Some(response_list) = global.decide_schedule(self.disturbed) {
                 let members = Arc::clone(global.members());
                 response_lists.push(AddressedResponses {
                     members,
@@ -240,7 +241,7 @@ mod tests {
                 changes,
                 ..RequestList::default()
             };
-            hub.hear(Rank::from_index(rank), ready, Instant::now())
+            hub.receive(Rank::from_index(rank), ready, Instant::now())
                 .unwrap();
         }
         hub.decide(Instant::now())
@@ -290,7 +291,7 @@ mod tests {
             requests: vec![barrier],
             ..RequestList::default()
         };
-        hub.hear(Rank::new(1), ready, Instant::now()).unwrap();
+        hub.receive(Rank::new(1), ready, Instant::now()).unwrap();
         let response_lists = everybody(&mut hub, 2, &SetChange::Remove(id));
         assert_eq!(response_lists.len(), 2);
         assert_eq!(response_lists[0].response_list.process_set, id);
@@ -319,7 +320,7 @@ mod tests {
             shutdown: true,
             ..RequestList::default()
         };
-        hub.hear(Rank::new(0), leave, Instant::now()).unwrap();
+        hub.receive(Rank::new(0), leave, Instant::now()).unwrap();
         let response_lists = hub.decide(Instant::now());
         let told = response_lists[0].response_list.tuned.unwrap();
         assert_eq!(
@@ -347,7 +348,7 @@ mod tests {
             process_set: ProcessSetId::new(5),
             ..RequestList::default()
         };
-        assert_eq!(hub.hear(Rank::new(0), late, Instant::now()), Ok(()));
+        assert_eq!(hub.receive(Rank::new(0), late, Instant::now()), Ok(()));
         assert_eq!(hub.decide(Instant::now()), []);
     }
 
@@ -359,7 +360,8 @@ mod tests {
                 shutdown: true,
                 ..RequestList::default()
             };
-            hub.hear(Rank::new(rank), leaving, Instant::now()).unwrap();
+            hub.receive(Rank::new(rank), leaving, Instant::now())
+                .unwrap();
         }
         let response_lists = hub.decide(Instant::now());
         assert_eq!(response_lists[0].response_list.shutdown, Some(Rank::new(1)));

@@ -1,8 +1,8 @@
 //! A rank between the coordinator and ranks below it: it gathers what they announce, passes it up
 //! as one message, and passes response lists down.
 //!
-//! A pure machine like the coordinator: words go in with [`Relay::hear`] and
-//! [`Relay::hear_ready`], [`Relay::take_upward`] gives what is to be passed up now, and
+//! A pure machine like the coordinator: words go in with [`Relay::receive_merged`] and
+//! [`Relay::receive`], [`Relay::take_upward`] gives what is to be passed up now, and
 //! [`Relay::route`] says whom a response list is for. What the coordinator hears is what it would have
 //! heard from each rank directly, in an order in which it could have heard it:
 //!
@@ -19,7 +19,7 @@
 //!   others if rank 0 knows already ([`halts`]).
 
 mod halts;
-mod held;
+mod held_requests;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ use hvd_wire::{
 };
 
 use self::halts::Halts;
-use self::held::Held;
+use self::held_requests::HeldRequests;
 use super::coordinator::{Breach, ProtocolError};
 use super::tree::Place;
 
@@ -47,7 +47,7 @@ pub(crate) struct Relay {
     /// This rank and all below it.
     below: Ranks,
     /// The process sets with members among them.
-    sets: BTreeMap<ProcessSetId, Held>,
+    sets: BTreeMap<ProcessSetId, HeldRequests>,
     /// What is to be passed up, in this order.
     outbox: Vec<SharedRequestList>,
     hold: Duration,
@@ -59,7 +59,7 @@ pub(crate) struct Relay {
 
 /// Whom a response list is for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub(crate) struct ResponseRoute {
     pub(crate) children: Vec<Rank>,
     /// Whether this rank has to carry it out itself.
     pub(crate) mine: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Route {
 impl Relay {
     pub(crate) fn new(place: Place, hold: Duration) -> Self {
         let below = place.below();
-        let global = Held::new(ProcessSetId::GLOBAL, below.clone(), &place);
+        let global = HeldRequests::new(ProcessSetId::GLOBAL, below.clone(), &place);
         Self {
             place,
             below,
@@ -81,7 +81,7 @@ impl Relay {
     }
 
     /// Takes in what this rank itself, or a child that speaks only for itself, has to say.
-    pub(crate) fn hear_ready(
+    pub(crate) fn receive(
         &mut self,
         rank: Rank,
         message: RequestList,
@@ -95,11 +95,11 @@ impl Relay {
             seen,
             routed,
         };
-        self.hear(rank, message, now)
+        self.receive_merged(rank, message, now)
     }
 
     /// Takes in what a child has gathered.
-    pub(crate) fn hear(
+    pub(crate) fn receive_merged(
         &mut self,
         from: Rank,
         message: MergedRequestLists,
@@ -144,13 +144,13 @@ impl Relay {
 
     /// When something that is held becomes overdue.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let oldest = self.sets.values().filter_map(Held::oldest).min()?;
+        let oldest = self.sets.values().filter_map(HeldRequests::oldest).min()?;
         oldest.checked_add(self.hold)
     }
 
     /// Takes notice of a response list and says whom it is for. Children get it before this rank begins to
     /// carry it out.
-    pub(crate) fn route(&mut self, response_list: &ResponseList) -> Route {
+    pub(crate) fn route(&mut self, response_list: &ResponseList) -> ResponseRoute {
         let route = match self.sets.get_mut(&response_list.process_set) {
             Some(set) => {
                 set.learn(response_list);
@@ -158,12 +158,12 @@ impl Relay {
                 let children = self.place.children.iter();
                 let concerned =
                     children.filter(|child| child.below.first_common(members).is_some());
-                Route {
+                ResponseRoute {
                     children: concerned.map(|child| child.rank).collect(),
                     mine: members.contains(self.place.rank),
                 }
             }
-            None => Route {
+            None => ResponseRoute {
                 children: Vec::new(),
                 mine: false,
             },
@@ -199,7 +199,8 @@ impl Relay {
                 let members = ranks.iter().filter(|rank| self.below.contains(**rank));
                 let members: Ranks = members.copied().collect();
                 if !members.is_empty() {
-                    self.sets.insert(*id, Held::new(*id, members, &self.place));
+                    self.sets
+                        .insert(*id, HeldRequests::new(*id, members, &self.place));
                 }
             }
             // Whatever is still held for it the coordinator would not listen to any more.
@@ -226,7 +227,7 @@ impl Relay {
             };
             self.outbox.extend(told);
         }
-        let last_words = SharedRequestList {
+        let control = SharedRequestList {
             process_set: list.process_set,
             ranks: list.ranks.clone(),
             changes: std::mem::take(&mut list.changes),
@@ -239,11 +240,11 @@ impl Relay {
             None if list.has_requests() => self.outbox.push(list),
             None => {}
         }
-        if last_words.shutdown || !last_words.changes.is_empty() {
+        if control.shutdown || !control.changes.is_empty() {
             for set in self.sets.values_mut() {
-                set.release_what_these_asked(&last_words.ranks, &mut self.outbox);
+                set.release_what_these_asked(&control.ranks, &mut self.outbox);
             }
-            append(&mut self.outbox, last_words);
+            append(&mut self.outbox, control);
         }
     }
 }

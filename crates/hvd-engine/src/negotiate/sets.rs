@@ -21,7 +21,7 @@ pub(crate) struct SetNegotiation {
     free: VecDeque<ProcessSetId>,
     next: u32,
     /// By rank, in the order in which it asked.
-    asked: Vec<VecDeque<SetChange>>,
+    requested: Vec<VecDeque<SetChange>>,
 }
 
 impl SetNegotiation {
@@ -32,21 +32,21 @@ impl SetNegotiation {
             sets: BTreeMap::from([(ProcessSetId::GLOBAL, everybody)]),
             free: VecDeque::new(),
             next: 1,
-            asked: vec![VecDeque::new(); size],
+            requested: vec![VecDeque::new(); size],
         }
     }
 
     /// Takes in what a rank asks for.
-    pub(crate) fn hear(&mut self, rank: Rank, changes: Vec<SetChange>) {
-        self.asked[rank.index()].extend(changes);
+    pub(crate) fn receive(&mut self, rank: Rank, changes: Vec<SetChange>) {
+        self.requested[rank.index()].extend(changes);
     }
 
     /// Judges the changes that every rank has asked for.
     pub(crate) fn decide(&mut self, topology: &Topology) -> Vec<SetChangeResult> {
         let mut results = Vec::new();
-        while self.asked.iter().all(|queue| !queue.is_empty()) {
+        while self.requested.iter().all(|queue| !queue.is_empty()) {
             let changes: Vec<SetChange> = self
-                .asked
+                .requested
                 .iter_mut()
                 .filter_map(VecDeque::pop_front)
                 .collect();
@@ -67,7 +67,7 @@ impl SetNegotiation {
     }
 
     fn add(&mut self, ranks: &[Rank]) -> Result<SetChangeResult, String> {
-        let size = self.asked.len();
+        let size = self.requested.len();
         let list = Members(ranks);
         if ranks.is_empty() || !ranks.is_sorted_by(|a, b| a < b) {
             return Err(format!("process set {list} is empty or names a rank twice"));
@@ -149,7 +149,7 @@ mod tests {
     /// All three ranks ask for the same change.
     fn ask(negotiation: &mut SetNegotiation, change: &SetChange) -> SetChangeResult {
         for rank in 0..3 {
-            negotiation.hear(Rank::new(rank), vec![change.clone()]);
+            negotiation.receive(Rank::new(rank), vec![change.clone()]);
         }
         let mut results = negotiation.decide(&Topology::new(["a", "b", "c"]));
         assert_eq!(results.len(), 1);
@@ -222,13 +222,13 @@ mod tests {
     fn nothing_happens_until_every_rank_asked_and_they_must_agree() {
         let mut sets = SetNegotiation::new(3);
         let topology = Topology::new(["a", "b", "c"]);
-        sets.hear(
+        sets.receive(
             Rank::new(0),
             vec![SetChange::Add(ranks(&[0])), SetChange::Add(ranks(&[1]))],
         );
-        sets.hear(Rank::new(1), vec![SetChange::Add(ranks(&[0]))]);
+        sets.receive(Rank::new(1), vec![SetChange::Add(ranks(&[0]))]);
         assert_eq!(sets.decide(&topology), []);
-        sets.hear(Rank::new(2), vec![SetChange::Remove(ProcessSetId::new(4))]);
+        sets.receive(Rank::new(2), vec![SetChange::Remove(ProcessSetId::new(4))]);
         assert_eq!(
             refusal(sets.decide(&topology).remove(0)),
             "ranks do not agree on the process sets: rank 0 on host `a` wants to add ranks [0], \

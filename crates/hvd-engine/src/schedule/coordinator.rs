@@ -65,7 +65,7 @@ impl ScheduleCoordinator {
     }
 
     /// A rank does not go on.
-    pub(crate) fn hear(&mut self, position: usize, halted: ScheduleHalt) {
+    pub(crate) fn receive(&mut self, position: usize, halted: ScheduleHalt) {
         if let Some(running) = &mut self.running
             && running.number == halted.schedule
         {
@@ -107,7 +107,7 @@ mod tests {
         ));
         assert!(coordinator.precedes_schedule(4) && !coordinator.precedes_schedule(5));
         assert_eq!(coordinator.decide(false), None);
-        coordinator.hear(
+        coordinator.receive(
             1,
             ScheduleHalt {
                 schedule: 1,
@@ -120,14 +120,14 @@ mod tests {
             "said once"
         );
         assert_eq!(coordinator.decide(true), None);
-        coordinator.hear(
+        coordinator.receive(
             0,
             ScheduleHalt {
                 schedule: 1,
                 next: 7,
             },
         );
-        coordinator.hear(
+        coordinator.receive(
             2,
             ScheduleHalt {
                 schedule: 9,
@@ -135,7 +135,7 @@ mod tests {
             },
         );
         assert_eq!(coordinator.decide(true), None, "another schedule's answer");
-        coordinator.hear(
+        coordinator.receive(
             2,
             ScheduleHalt {
                 schedule: 1,

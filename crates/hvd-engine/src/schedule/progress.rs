@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use hvd_wire::{CacheId, Operation, Schedule, ScheduleHalt, TensorRef};
 
-use crate::tables::Table;
+use crate::hash::FastMap;
 
 /// How long tensors may wait for others before they are negotiated instead, so that rank 0 learns
 /// who misses what.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One rank's way through a schedule.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct ScheduleProgress {
     number: u64,
     operations: Vec<ScheduledOperation>,
     /// The scheduled of each tensor.
-    places: Table<CacheId, usize>,
+    places: FastMap<CacheId, usize>,
     /// The operation that is executed next, counted over all rounds.
     next: u64,
     /// Whether this rank has called for it.
@@ -52,7 +52,7 @@ impl ScheduleProgress {
         is_inlined: impl Fn(&Operation) -> Option<bool>,
     ) -> Result<Self, InvalidSchedule> {
         let number = schedule.number;
-        let mut places = Table::default();
+        let mut places = FastMap::default();
         let mut operations = Vec::with_capacity(schedule.operations.len());
         for operation in schedule.operations {
             for reference in &operation.tensors {
@@ -155,7 +155,7 @@ impl ScheduleProgress {
 
     /// When waiting tensors are to be negotiated instead.
     pub(crate) fn due(&self) -> Option<Instant> {
-        (!self.halted).then(|| self.progress + PATIENCE)
+        (!self.halted).then(|| self.progress + WAIT_TIMEOUT)
     }
 
     /// Goes on no more. What rank 0 is to be told, if it has not been.

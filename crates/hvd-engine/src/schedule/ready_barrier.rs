@@ -85,7 +85,7 @@ impl ReadyBarrier {
     }
 
     /// A notice has arrived.
-    pub(crate) fn hear(&mut self, from: Rank, notice: ReadyNotice) {
+    pub(crate) fn receive(&mut self, from: Rank, notice: ReadyNotice) {
         if let Ok(place) = self.partners.binary_search(&from) {
             self.heard[place].push_back(notice);
         }
@@ -186,7 +186,7 @@ mod tests {
         for (position, &rank) in order.iter().enumerate() {
             called[rank] = true;
             for peer in calls[rank].first_told() {
-                calls[peer.index()].hear(Rank::from_index(rank), notice(operation));
+                calls[peer.index()].receive(Rank::from_index(rank), notice(operation));
             }
             let mut moved = true;
             while std::mem::take(&mut moved) {
@@ -198,7 +198,7 @@ mod tests {
                         BarrierStep::Waiting(_) => {}
                         BarrierStep::Notify(peer) => {
                             moved = true;
-                            calls[peer.index()].hear(Rank::from_index(rank), notice(operation));
+                            calls[peer.index()].receive(Rank::from_index(rank), notice(operation));
                         }
                         BarrierStep::Complete => {
                             moved = true;
@@ -236,8 +236,8 @@ mod tests {
     fn notices_of_an_ended_schedule_are_dropped_and_those_of_the_next_kept() {
         let mut call = ReadyBarrier::new(Rank::new(0), 2);
         let other = Rank::new(1);
-        call.hear(other, notice(7));
-        call.hear(
+        call.receive(other, notice(7));
+        call.receive(
             other,
             ReadyNotice {
                 schedule: 2,

@@ -179,7 +179,7 @@ impl Network {
         station.awake = false;
         for (from, bytes) in std::mem::take(&mut station.inbox) {
             time += station.handle(&costs, &bytes);
-            station.node.hear(from, &bytes, self.start + time)?;
+            station.node.receive(from, &bytes, self.start + time)?;
         }
         station.node.turn(self.start + time)?;
         let answers = station.node.take_answers().len();

@@ -15,9 +15,9 @@ use crate::handle::{Completer, Completion};
 use crate::local_set::LocalSet;
 use crate::negotiate::coordinator::Breach;
 use crate::negotiate::hub::Hub;
-use crate::negotiate::relay::Route;
+use crate::negotiate::relay::ResponseRoute;
+use crate::negotiate::role::{ControlRole, Upward};
 use crate::negotiate::tree::Place;
-use crate::negotiate::voice::{Upward, Voice};
 use crate::queue::Entry;
 use crate::submit::Submission;
 use crate::tensor::Source;
@@ -55,7 +55,7 @@ pub(crate) enum Answer {
 /// One rank.
 #[derive(Debug)]
 pub(crate) struct Node {
-    voice: Voice,
+    role: ControlRole,
     sets: BTreeMap<ProcessSetId, LocalSet>,
     outgoing: Vec<Letter>,
     answers: Vec<Answer>,
@@ -71,7 +71,7 @@ impl Node {
     ) -> Self {
         let id = ProcessSetId::GLOBAL;
         Self {
-            voice: Voice::new(place, hub, hold),
+            role: ControlRole::new(place, hub, hold),
             sets: BTreeMap::from([(id, local_set(id, Arc::clone(everybody)))]),
             outgoing: Vec::new(),
             answers: Vec::new(),
@@ -79,7 +79,7 @@ impl Node {
     }
 
     pub(crate) fn place(&self) -> &Place {
-        self.voice.place()
+        self.role.place()
     }
 
     /// Submits operations on a process set.
@@ -125,34 +125,34 @@ impl Node {
     }
 
     /// Takes in a message.
-    pub(crate) fn hear(&mut self, from: Rank, bytes: &Arc<[u8]>, now: Instant) -> Result<()> {
-        if self.voice.place().parent == Some(from) {
+    pub(crate) fn receive(&mut self, from: Rank, bytes: &Arc<[u8]>, now: Instant) -> Result<()> {
+        if self.role.place().parent == Some(from) {
             return self.receive_response_list(bytes);
         }
-        let result = self.voice.hear(from, bytes, now);
+        let result = self.role.receive(from, bytes, now);
         result.map_err(|breach| broken(&breach))
     }
 
     /// Decides or passes on what can be decided or passed on now.
     pub(crate) fn turn(&mut self, now: Instant) -> Result<()> {
-        for (response_list, route) in self.voice.decide(now) {
+        for (response_list, route) in self.role.decide(now) {
             let bytes = encoded(|out| response_list.encode(out));
             self.follow(response_list, &bytes, route)?;
         }
-        let message = self.voice.gathered(now);
+        let message = self.role.gathered(now);
         self.pass_up(message);
         Ok(())
     }
 
     /// When a turn is due even if nothing happens.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.voice.due()
+        self.role.due()
     }
 
     /// On rank 0: what there is to say about stalled tensors.
     #[cfg(test)]
     pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<crate::stall::StallReport> {
-        self.voice.look_for_stalls(now)
+        self.role.look_for_stalls(now)
     }
 
     pub(crate) fn take_outgoing(&mut self) -> Vec<Letter> {
@@ -164,7 +164,7 @@ impl Node {
     }
 
     fn tell(&mut self, message: RequestList, now: Instant) -> Result<()> {
-        let result = self.voice.say(message, now);
+        let result = self.role.send(message, now);
         let message = result.map_err(|breach| broken(&breach))?;
         self.pass_up(message);
         Ok(())
@@ -180,7 +180,7 @@ impl Node {
     fn receive_response_list(&mut self, bytes: &Arc<[u8]>) -> Result<()> {
         let garbled = |error| Error::Internal(format!("bad message: {error}"));
         let response_list = ResponseList::decode(bytes).map_err(garbled)?;
-        let route = self.voice.route(&response_list);
+        let route = self.role.route(&response_list);
         self.follow(response_list, bytes, route)
     }
 
@@ -188,7 +188,7 @@ impl Node {
         &mut self,
         response_list: ResponseList,
         bytes: &Arc<[u8]>,
-        route: Route,
+        route: ResponseRoute,
     ) -> Result<()> {
         self.outgoing
             .extend(route.children.into_iter().map(|to| Letter {

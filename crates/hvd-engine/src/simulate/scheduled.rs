@@ -94,7 +94,7 @@ impl Hall<'_> {
                     operation: 0,
                     tensors: Vec::new(),
                 };
-                self.calls[rank].hear(Rank::from_index(from), notice);
+                self.calls[rank].receive(Rank::from_index(from), notice);
             }
         }
         if self.has_called[rank] {

@@ -1,16 +1,16 @@
 //! Tensors that some ranks have asked for and others have not, for too long.
 //!
-//! A pure machine, one for each process set, fed by the coordinator: [`StallInspector::asked`] when
+//! A pure machine, one for each process set, fed by the coordinator: [`StallInspector::requested`] when
 //! a rank asks for a tensor, [`StallInspector::answered`] when all have. The time is an argument.
 //! It decides what is worth telling and when to look again; it logs nothing and ends nothing. The
-//! words are in [`text`] and [`account`]; who asks the missing ranks is [`inquest`].
+//! words are in [`text`] and [`describe`]; who asks the missing ranks is [`reporter`].
 //!
 //! - `STALL-1` a tensor is reported once for each time it is stalled.
 //! - `STALL-2` ranks that have joined are not missed.
-//! - `STALL-3` `next_check` is never later than the next finding, so a wait until then misses none.
+//! - `STALL-3` `next_check` is never later than the next stalled tensor, so a wait until then misses none.
 
-mod account;
-pub(crate) mod inquest;
+mod describe;
+pub(crate) mod reporter;
 pub(crate) mod text;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,25 +30,25 @@ pub struct StallOptions {
 
 /// A rank and where it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Located {
+pub(crate) struct RankLocation {
     pub(crate) rank: Rank,
     pub(crate) host: Arc<str>,
 }
 
 /// One stalled tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct StalledTensor {
     pub(crate) tensor: Arc<str>,
     /// Ranks that have not asked for it, in order.
-    pub(crate) missing: Vec<Located>,
+    pub(crate) missing: Vec<RankLocation>,
     /// Ranks that have, in order.
-    pub(crate) waiting: Vec<Located>,
+    pub(crate) waiting: Vec<RankLocation>,
     /// When the first of them asked.
     pub(crate) since: Instant,
     /// How long ago that was.
     pub(crate) waited: Duration,
     /// What the missing ranks did last.
-    pub(crate) last_words: Vec<LastWords>,
+    pub(crate) last_requests: Vec<LastRequest>,
 }
 
 /// What there is to say about stalled tensors of one process set.
@@ -56,16 +56,16 @@ pub(crate) struct Finding {
 pub(crate) struct StallReport {
     pub(crate) limits: StallOptions,
     /// Those to warn of now.
-    pub(crate) late: Vec<Finding>,
+    pub(crate) late: Vec<StalledTensor>,
     /// Those for which the job has to end.
-    pub(crate) fatal: Vec<Finding>,
+    pub(crate) fatal: Vec<StalledTensor>,
 }
 
 /// What a rank asked for last, if anything, and how long ago that was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LastWords {
+pub(crate) struct LastRequest {
     pub(crate) rank: Rank,
-    pub(crate) asked: Option<(Arc<str>, Duration)>,
+    pub(crate) requested: Option<(Arc<str>, Duration)>,
 }
 
 /// Who waits for what, in one process set.
@@ -76,7 +76,7 @@ pub(crate) struct StallInspector {
     members: BTreeMap<Rank, Arc<str>>,
     joined: BTreeSet<Rank>,
     /// What each rank asked for last, and when.
-    last_asked: BTreeMap<Rank, (Arc<str>, Instant)>,
+    last_requests: BTreeMap<Rank, (Arc<str>, Instant)>,
     tensors: HashMap<Arc<str>, Wait>,
     /// Nothing can become due before this. It may be early: a tensor that was answered in the
     /// meantime leaves it as it is, which costs one look in vain and saves a search an answer.
@@ -86,7 +86,7 @@ pub(crate) struct StallInspector {
 #[derive(Debug)]
 struct Wait {
     since: Instant,
-    askers: Ranks,
+    requesters: Ranks,
     reported: bool,
 }
 
@@ -100,21 +100,21 @@ impl StallInspector {
             options,
             members: members.into_iter().collect(),
             joined: BTreeSet::new(),
-            last_asked: BTreeMap::new(),
+            last_requests: BTreeMap::new(),
             tensors: HashMap::new(),
             next: None,
         }
     }
 
     /// Ranks have asked for a tensor.
-    pub(crate) fn asked(&mut self, name: &Arc<str>, ranks: &Ranks, now: Instant) {
+    pub(crate) fn requested(&mut self, name: &Arc<str>, ranks: &Ranks, now: Instant) {
         if let Some(wait) = self.tensors.get_mut(name) {
-            wait.askers.insert_all(ranks);
+            wait.requesters.insert_all(ranks);
             return;
         }
         let wait = Wait {
             since: now,
-            askers: ranks.clone(),
+            requesters: ranks.clone(),
             reported: false,
         };
         let due = self.due(&wait);
@@ -123,9 +123,9 @@ impl StallInspector {
     }
 
     /// Ranks have said something; this is the tensor that they asked for last.
-    pub(crate) fn spoke(&mut self, ranks: &Ranks, name: &Arc<str>, now: Instant) {
+    pub(crate) fn last_requested(&mut self, ranks: &Ranks, name: &Arc<str>, now: Instant) {
         for rank in ranks.iter() {
-            self.last_asked.insert(rank, (Arc::clone(name), now));
+            self.last_requests.insert(rank, (Arc::clone(name), now));
         }
     }
 
@@ -162,7 +162,7 @@ impl StallInspector {
     }
 
     /// Tensors whose warning time has passed and that were not reported yet, sorted by name.
-    pub(crate) fn inspect(&mut self, now: Instant) -> Vec<Finding> {
+    pub(crate) fn inspect(&mut self, now: Instant) -> Vec<StalledTensor> {
         if self.next.is_none_or(|next| now < next) {
             return Vec::new();
         }
@@ -179,11 +179,11 @@ impl StallInspector {
             .values()
             .filter_map(|wait| self.due(wait))
             .min();
-        self.findings(late, now)
+        self.stalled(late, now)
     }
 
     /// The tensors for which the job is to end, sorted by name; none means it goes on.
-    pub(crate) fn fatal(&self, now: Instant) -> Vec<Finding> {
+    pub(crate) fn fatal(&self, now: Instant) -> Vec<StalledTensor> {
         let Some(shutdown) = self.options.shutdown else {
             return Vec::new();
         };
@@ -193,54 +193,54 @@ impl StallInspector {
             .filter(|(_, wait)| now.saturating_duration_since(wait.since) >= shutdown)
             .map(|(name, _)| Arc::clone(name))
             .collect();
-        self.findings(late, now)
+        self.stalled(late, now)
     }
 
     /// When a tensor next has to be looked at.
     fn due(&self, wait: &Wait) -> Option<Instant> {
         let warning = (!wait.reported).then_some(self.options.warning);
-        let patience = warning.or(self.options.shutdown)?;
-        wait.since.checked_add(patience)
+        let timeout = warning.or(self.options.shutdown)?;
+        wait.since.checked_add(timeout)
     }
 
-    fn findings(&self, mut names: Vec<Arc<str>>, now: Instant) -> Vec<Finding> {
+    fn stalled(&self, mut names: Vec<Arc<str>>, now: Instant) -> Vec<StalledTensor> {
         names.sort_unstable();
         names
             .into_iter()
-            .filter_map(|name| self.finding(name, now))
+            .filter_map(|name| self.stalled_tensor(name, now))
             .collect()
     }
 
-    fn last_words(&self, rank: Rank, now: Instant) -> LastWords {
+    fn last_requests(&self, rank: Rank, now: Instant) -> LastRequest {
         let told = |(name, when): &(Arc<str>, Instant)| {
             (Arc::clone(name), now.saturating_duration_since(*when))
         };
-        let asked = self.last_asked.get(&rank).map(told);
-        LastWords { rank, asked }
+        let requested = self.last_requests.get(&rank).map(told);
+        LastRequest { rank, requested }
     }
 
-    fn finding(&self, tensor: Arc<str>, now: Instant) -> Option<Finding> {
+    fn stalled_tensor(&self, tensor: Arc<str>, now: Instant) -> Option<StalledTensor> {
         let wait = self.tensors.get(&tensor)?;
-        let located = |(&rank, host): (&Rank, &Arc<str>)| Located {
+        let located = |(&rank, host): (&Rank, &Arc<str>)| RankLocation {
             rank,
             host: Arc::clone(host),
         };
-        let (askers, others): (Vec<_>, Vec<_>) = self
+        let (requesters, others): (Vec<_>, Vec<_>) = self
             .members
             .iter()
-            .partition(|(rank, _)| wait.askers.contains(**rank));
+            .partition(|(rank, _)| wait.requesters.contains(**rank));
         let missed = others
             .into_iter()
             .filter(|(rank, _)| !self.joined.contains(rank));
-        let missing: Vec<Located> = missed.map(located).collect();
-        Some(Finding {
+        let missing: Vec<RankLocation> = missed.map(located).collect();
+        Some(StalledTensor {
             tensor,
-            last_words: missing
+            last_requests: missing
                 .iter()
-                .map(|place| self.last_words(place.rank, now))
+                .map(|place| self.last_requests(place.rank, now))
                 .collect(),
             missing,
-            waiting: askers.into_iter().map(located).collect(),
+            waiting: requesters.into_iter().map(located).collect(),
             since: wait.since,
             waited: now.saturating_duration_since(wait.since),
         })

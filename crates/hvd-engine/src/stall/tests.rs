@@ -21,12 +21,12 @@ fn inspector(shutdown: u64, hosts: &[&str]) -> StallInspector {
 fn ask(inspector: &mut StallInspector, name: &str, ranks: &[u32], now: Instant) {
     for &rank in ranks {
         let (name, ranks) = (name.into(), Ranks::one(Rank::new(rank)));
-        inspector.asked(&name, &ranks, now);
-        inspector.spoke(&ranks, &name, now);
+        inspector.requested(&name, &ranks, now);
+        inspector.last_requested(&ranks, &name, now);
     }
 }
 
-fn numbers(places: &[Located]) -> Vec<u32> {
+fn numbers(places: &[RankLocation]) -> Vec<u32> {
     places.iter().map(|place| place.rank.number()).collect()
 }
 
@@ -36,13 +36,13 @@ fn stall_1_a_tensor_is_reported_once_and_again_if_it_stalls_again() {
     let mut inspector = inspector(0, &["a", "a", "b"]);
     ask(&mut inspector, "x", &[2, 0], start);
     assert_eq!(inspector.inspect(at(start, 59)), []);
-    let findings = inspector.inspect(at(start, 61));
-    assert_eq!(findings.len(), 1);
-    assert_eq!(&*findings[0].tensor, "x");
-    assert_eq!(numbers(&findings[0].missing), [1]);
-    assert_eq!(numbers(&findings[0].waiting), [0, 2]);
-    assert_eq!(findings[0].since, start);
-    assert_eq!(findings[0].waited, Duration::from_secs(61));
+    let stalled = inspector.inspect(at(start, 61));
+    assert_eq!(stalled.len(), 1);
+    assert_eq!(&*stalled[0].tensor, "x");
+    assert_eq!(numbers(&stalled[0].missing), [1]);
+    assert_eq!(numbers(&stalled[0].waiting), [0, 2]);
+    assert_eq!(stalled[0].since, start);
+    assert_eq!(stalled[0].waited, Duration::from_secs(61));
     assert_eq!(inspector.inspect(at(start, 500)), []);
 
     inspector.answered("x");
@@ -60,8 +60,8 @@ fn stall_2_joined_ranks_are_not_missed_until_the_join_is_over() {
     assert_eq!(numbers(&inspector.inspect(at(start, 60))[0].missing), [2]);
     inspector.join_over();
     ask(&mut inspector, "y", &[0], at(start, 70));
-    let findings = inspector.inspect(at(start, 130));
-    assert_eq!(numbers(&findings[0].missing), [1, 2]);
+    let stalled = inspector.inspect(at(start, 130));
+    assert_eq!(numbers(&stalled[0].missing), [1, 2]);
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn one_missing_rank_is_told_with_its_host() {
     ask(&mut inspector, "grad.6", &[0, 1, 2], start);
     inspector.answered("grad.6");
     ask(&mut inspector, "grad.7", &[0, 1], start);
-    let findings = inspector.inspect(at(start, 75));
+    let stalled = inspector.inspect(at(start, 75));
     assert_eq!(
-        text::warning(&findings, WARNING, None),
+        text::warning(&stalled, WARNING, None),
         "some tensors were submitted by only some of the ranks for more than 60 s: missing on rank \
          2 on host `beta`: [grad.7]. The longest wait is for `grad.7`, submitted 75 s ago by ranks \
          0, 1 on host `alpha`. Rank 2 last submitted `grad.6`, 75 s ago. All ranks must submit the same tensors; a rank that misses some may \

@@ -1,4 +1,4 @@
-//! What users are told about stalled tensors. Pure functions of findings; word for word what the
+//! What users are told about stalled tensors. Pure functions of stalled tensors; word for word what the
 //! log and the final error say, each one paragraph.
 
 use std::collections::BTreeMap;
@@ -8,21 +8,25 @@ use std::time::Duration;
 
 use hvd_types::Rank;
 
-use super::account::{Heard, account};
-use super::{Finding, LastWords, Located};
+use super::describe::{StallAnswers, describe};
+use super::{LastRequest, RankLocation, StalledTensor};
 
 /// Names, or hosts, in one list before it is cut short with ` ...`.
 pub(super) const MOST_LISTED: usize = 6;
 
 /// The warning for newly stalled tensors; empty if there are none.
-pub(crate) fn warning(findings: &[Finding], limit: Duration, heard: Option<&Heard>) -> String {
-    let Some(oldest) = oldest(findings) else {
+pub(crate) fn warning(
+    stalled: &[StalledTensor],
+    limit: Duration,
+    answers: Option<&StallAnswers>,
+) -> String {
+    let Some(oldest) = oldest(stalled) else {
         return String::new();
     };
     let seconds = limit.as_secs();
     let mut text = format!(
         "some tensors were submitted by only some of the ranks for more than {seconds} s: {}",
-        clauses(findings)
+        clauses(stalled)
     );
     let _ = write!(
         text,
@@ -32,32 +36,41 @@ pub(crate) fn warning(findings: &[Finding], limit: Duration, heard: Option<&Hear
         oldest.tensor,
         oldest.waited.as_secs(),
         places(&oldest.waiting),
-        standings(oldest, heard)
+        standings(oldest, answers)
     );
     text
 }
 
 /// The tensor that waits for longest, about which most is said.
-pub(super) fn oldest(findings: &[Finding]) -> Option<&Finding> {
-    findings.iter().max_by_key(|finding| finding.waited)
+pub(super) fn oldest(stalled: &[StalledTensor]) -> Option<&StalledTensor> {
+    stalled
+        .iter()
+        .max_by_key(|stalled_tensor| stalled_tensor.waited)
 }
 
 /// How the ranks stand that are missed: what they told, or else what they did last.
-fn standings(finding: &Finding, heard: Option<&Heard>) -> String {
-    let phrases: Vec<_> = match heard {
-        Some(heard) => {
-            let ranks = finding.missing.iter().zip(&finding.last_words);
+fn standings(stalled_tensor: &StalledTensor, answers: Option<&StallAnswers>) -> String {
+    let phrases: Vec<_> = match answers {
+        Some(answers) => {
+            let ranks = stalled_tensor
+                .missing
+                .iter()
+                .zip(&stalled_tensor.last_requests);
             ranks
-                .map(|(place, last)| account(place, last, heard))
+                .map(|(place, last)| describe(place, last, answers))
                 .collect()
         }
-        None => finding.last_words.iter().map(last_words).collect(),
+        None => stalled_tensor
+            .last_requests
+            .iter()
+            .map(last_requests)
+            .collect(),
     };
     listed(&phrases, ". ")
 }
 
-fn last_words(LastWords { rank, asked }: &LastWords) -> String {
-    match asked {
+fn last_requests(LastRequest { rank, requested }: &LastRequest) -> String {
+    match requested {
         Some((name, ago)) => {
             let seconds = ago.as_secs();
             format!("Rank {rank} last submitted `{name}`, {seconds} s ago")
@@ -67,37 +80,41 @@ fn last_words(LastWords { rank, asked }: &LastWords) -> String {
 }
 
 /// Why the job ends, for the log and for every operation that is pending then.
-pub(crate) fn failure(findings: &[Finding], limit: Duration, heard: Option<&Heard>) -> String {
+pub(crate) fn failure(
+    stalled: &[StalledTensor],
+    limit: Duration,
+    answers: Option<&StallAnswers>,
+) -> String {
     let mut text = format!(
         "stalled for more than {} s (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS), the job is shut down: {}",
         limit.as_secs(),
-        clauses(findings)
+        clauses(stalled)
     );
-    if let (Some(oldest), Some(_)) = (oldest(findings), heard) {
-        let _ = write!(text, ". {}", standings(oldest, heard));
+    if let (Some(oldest), Some(_)) = (oldest(stalled), answers) {
+        let _ = write!(text, ". {}", standings(oldest, answers));
     }
     text
 }
 
 /// Who misses what: one clause for each group of ranks that miss the same tensors.
-fn clauses(findings: &[Finding]) -> String {
-    let mut by_rank: BTreeMap<Rank, (Located, Vec<&str>)> = BTreeMap::new();
-    for finding in findings {
-        for missing in &finding.missing {
+fn clauses(stalled: &[StalledTensor]) -> String {
+    let mut by_rank: BTreeMap<Rank, (RankLocation, Vec<&str>)> = BTreeMap::new();
+    for stalled_tensor in stalled {
+        for missing in &stalled_tensor.missing {
             let (_, names) = by_rank
                 .entry(missing.rank)
                 .or_insert_with(|| (missing.clone(), Vec::new()));
-            names.push(&finding.tensor);
+            names.push(&stalled_tensor.tensor);
         }
     }
-    let mut groups: Vec<(Vec<Located>, Vec<&str>)> = Vec::new();
+    let mut groups: Vec<(Vec<RankLocation>, Vec<&str>)> = Vec::new();
     for (place, names) in by_rank.into_values() {
         match groups.iter_mut().find(|(_, others)| *others == names) {
             Some((places, _)) => places.push(place),
             None => groups.push((vec![place], names)),
         }
     }
-    let clause = |(ranks, names): (Vec<Located>, Vec<&str>)| {
+    let clause = |(ranks, names): (Vec<RankLocation>, Vec<&str>)| {
         format!("missing on {}: [{}]", places(&ranks), listed(&names, ", "))
     };
     let clauses: Vec<_> = groups.into_iter().map(clause).collect();
@@ -105,9 +122,9 @@ fn clauses(findings: &[Finding]) -> String {
 }
 
 /// Ranks with their hosts, those of one host together: ranks 0-3, 6 on host `a`.
-fn places(ranks: &[Located]) -> String {
+fn places(ranks: &[RankLocation]) -> String {
     let mut hosts: Vec<(&Arc<str>, Vec<Rank>)> = Vec::new();
-    for Located { rank, host } in ranks {
+    for RankLocation { rank, host } in ranks {
         match hosts.iter_mut().find(|(other, _)| *other == host) {
             Some((_, ranks)) => ranks.push(*rank),
             None => hosts.push((host, vec![*rank])),

@@ -24,7 +24,7 @@ use crate::output_file;
 const WRITE_SIZE: usize = 64 << 10;
 
 /// How long the end of a recording waits for a file system that does not answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The near end of the queue.
 pub(super) struct Sink {
@@ -109,11 +109,11 @@ impl Writer {
 
     /// Waits until the file is complete. The sink must be gone.
     pub(super) fn join(self) {
-        if self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if self.ended.recv_timeout(FINISH_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!(
                 "the timeline `{}` is still being written after {} s; not waiting for it",
                 self.path.display(),
-                PATIENCE.as_secs()
+                FINISH_TIMEOUT.as_secs()
             );
             return;
         }

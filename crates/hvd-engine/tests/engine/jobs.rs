@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use hvd_engine::{
-    Engine, EngineOptions, Farewell, Handle, Outcome, Result, SetChange, Source, Submission,
+    Engine, EngineOptions, ExitReport, Handle, Outcome, Result, SetChange, Source, Submission,
 };
 use hvd_testkit::run_ranks_with;
 use hvd_transport::testing::{Wire, mesh_of};
@@ -186,15 +186,15 @@ fn job(mesh: Mesh, options: &EngineOptions) -> Job {
         ..
     } = mesh;
     let rank = transport.rank();
-    let farewell = move |end, transport| {
-        if let (Farewell::Failed(failure), Some(lifeline)) = (end, &lifeline) {
+    let on_exit = move |end, transport| {
+        if let (ExitReport::Failed(failure), Some(lifeline)) = (end, &lifeline) {
             lifeline.report(failure);
         }
         drop((transport, lifeline));
     };
     Job {
         rank,
-        engine: Engine::start(transport, topology, options, farewell).unwrap(),
+        engine: Engine::start(transport, topology, options, on_exit).unwrap(),
     }
 }
 

@@ -11,8 +11,8 @@
 mod jobs;
 
 mod autotune;
+mod callback;
 mod late_lanes;
 mod operations;
 mod schedules;
 mod sets;
-mod unattended;

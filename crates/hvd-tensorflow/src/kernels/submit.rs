@@ -21,7 +21,7 @@ pub(super) fn run(
         Ok((submission, worker)) => {
             worker
                 .engine()
-                .submit_unattended(submission, move |result| {
+                .submit_with_callback(submission, move |result| {
                     let result = result.map_err(Error::from);
                     call.finish(result.and_then(|outcome| conclude(&call, outcome)));
                 });
@@ -55,7 +55,7 @@ pub(super) fn run_group(
                 call.finish(result.and_then(|outcomes| conclude(&call, &inputs, &outcomes)));
             };
             let engine = worker.engine();
-            engine.submit_group_unattended(name, submissions, then);
+            engine.submit_group_with_callback(name, submissions, then);
         }
     }
 }

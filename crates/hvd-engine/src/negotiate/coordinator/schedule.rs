@@ -44,10 +44,10 @@ impl Coordinator {
     }
 
     /// Members do not go on with a schedule.
-    pub(super) fn hear_halt(&mut self, ranks: &Ranks, halted: ScheduleHalt) {
+    pub(super) fn record_halt(&mut self, ranks: &Ranks, halted: ScheduleHalt) {
         for rank in ranks.iter() {
             if let Ok(position) = self.position(rank) {
-                self.schedule.hear(position, halted);
+                self.schedule.receive(position, halted);
             }
         }
     }
@@ -58,7 +58,7 @@ impl Coordinator {
     }
 
     /// What there is to say of the schedule; `disturbed` if there is something that it has no place for.
-    pub(crate) fn conduct(&mut self, disturbed: bool) -> Option<ResponseList> {
+    pub(crate) fn decide_schedule(&mut self, disturbed: bool) -> Option<ResponseList> {
         let disturbed = disturbed || self.options.timeline.is_recording();
         let (schedule, rounds) = self.schedule.decide(disturbed)?;
         if let (Some(detector), Some(rounds)) = (&mut self.detector, rounds) {

@@ -78,7 +78,7 @@ fn round(
 ) -> Option<ResponseList> {
     for rank in 0..size {
         coordinator
-            .hear(Rank::from_index(rank), message.clone(), Instant::now())
+            .receive(Rank::from_index(rank), message.clone(), Instant::now())
             .unwrap();
     }
     coordinator.decide(Instant::now(), false)
@@ -90,12 +90,12 @@ fn ready_1_nothing_is_said_until_every_rank_has_asked() {
     let now = Instant::now();
     for rank in 0..2 {
         coordinator
-            .hear(Rank::new(rank), asks(vec![request("a", 1)]), Instant::now())
+            .receive(Rank::new(rank), asks(vec![request("a", 1)]), Instant::now())
             .unwrap();
         assert_eq!(coordinator.decide(now, false), None);
     }
     coordinator
-        .hear(Rank::new(2), asks(vec![request("a", 1)]), Instant::now())
+        .receive(Rank::new(2), asks(vec![request("a", 1)]), Instant::now())
         .unwrap();
     let response_list = coordinator.decide(now, false).unwrap();
     assert_eq!(response_list.sequence, 1);
@@ -111,14 +111,14 @@ fn ready_2_tensors_are_answered_in_the_order_they_became_ready() {
     });
     let [a, b, c] = ["a", "b", "c"].map(|name| request(name, 1));
     coordinator
-        .hear(
+        .receive(
             Rank::new(0),
             asks(vec![a.clone(), b.clone(), c.clone()]),
             Instant::now(),
         )
         .unwrap();
     coordinator
-        .hear(Rank::new(1), asks(vec![c, a, b]), Instant::now())
+        .receive(Rank::new(1), asks(vec![c, a, b]), Instant::now())
         .unwrap();
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
     let order: Vec<&str> = operations(&response_list)
@@ -163,10 +163,10 @@ fn one_rank_with_a_changed_tensor_is_an_error_for_all_and_the_next_one_works() {
     let mut coordinator = coordinator(options(2));
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
     coordinator
-        .hear(Rank::new(0), names(1, 1), Instant::now())
+        .receive(Rank::new(0), names(1, 1), Instant::now())
         .unwrap();
     coordinator
-        .hear(Rank::new(1), asks(vec![request("a", 7)]), Instant::now())
+        .receive(Rank::new(1), asks(vec![request("a", 7)]), Instant::now())
         .unwrap();
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
     let [Response::Refuse { name, reason }] = response_list.responses.as_slice() else {
@@ -193,12 +193,12 @@ fn a_number_that_crosses_its_eviction_still_means_the_same_tensor() {
     });
     round(&mut coordinator, 2, &asks(vec![request("a", 1)])).unwrap();
     coordinator
-        .hear(Rank::new(0), names(1, 1), Instant::now())
+        .receive(Rank::new(0), names(1, 1), Instant::now())
         .unwrap();
     let response_list = round(&mut coordinator, 2, &asks(vec![request("b", 1)])).unwrap();
     assert_eq!(response_list.evicted, [CacheId(1)]);
     coordinator
-        .hear(Rank::new(1), names(1, 1), Instant::now())
+        .receive(Rank::new(1), names(1, 1), Instant::now())
         .unwrap();
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
     assert_eq!(told(&operations(&response_list)[0][0]).0, "a");
@@ -248,7 +248,7 @@ fn ragged_gathers_remember_each_ranks_rows() {
             ..request("g", u64::from(rank) + 5)
         };
         coordinator
-            .hear(Rank::new(rank), asks(vec![gather]), Instant::now())
+            .receive(Rank::new(rank), asks(vec![gather]), Instant::now())
             .unwrap();
     }
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
@@ -273,14 +273,14 @@ fn a_least_time_between_response_lists_is_kept_by_the_given_clock() {
     let start = Instant::now();
     let me = Rank::new(0);
     coordinator
-        .hear(me, asks(vec![request("a", 1)]), Instant::now())
+        .receive(me, asks(vec![request("a", 1)]), Instant::now())
         .unwrap();
     assert!(
         coordinator.decide(start, false).is_some(),
         "the first one need not wait"
     );
     coordinator
-        .hear(me, asks(vec![request("b", 1)]), Instant::now())
+        .receive(me, asks(vec![request("b", 1)]), Instant::now())
         .unwrap();
     assert_eq!(coordinator.due(), Some(start + cycle_time));
     assert_eq!(
@@ -288,7 +288,7 @@ fn a_least_time_between_response_lists_is_kept_by_the_given_clock() {
         None
     );
     coordinator
-        .hear(me, asks(vec![request("c", 1)]), Instant::now())
+        .receive(me, asks(vec![request("c", 1)]), Instant::now())
         .unwrap();
     let response_list = coordinator.decide(start + cycle_time, false).unwrap();
     assert_eq!(
@@ -334,12 +334,12 @@ fn a_join_makes_ready_what_only_waited_for_that_rank() {
     for rank in [1, 2] {
         let both = asks(vec![request("b", 1), request("a", 1)]);
         coordinator
-            .hear(Rank::new(rank), both, Instant::now())
+            .receive(Rank::new(rank), both, Instant::now())
             .unwrap();
     }
     assert_eq!(coordinator.decide(Instant::now(), false), None);
     coordinator
-        .hear(Rank::new(0), joins(), Instant::now())
+        .receive(Rank::new(0), joins(), Instant::now())
         .unwrap();
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
     assert_eq!(
@@ -366,11 +366,11 @@ fn an_average_may_be_over_the_ranks_that_contributed() {
     };
     let mut coordinator = coordinator(options);
     coordinator
-        .hear(Rank::new(0), joins(), Instant::now())
+        .receive(Rank::new(0), joins(), Instant::now())
         .unwrap();
     for rank in [1, 2] {
         coordinator
-            .hear(Rank::new(rank), asks(vec![request("a", 1)]), Instant::now())
+            .receive(Rank::new(rank), asks(vec![request("a", 1)]), Instant::now())
             .unwrap();
     }
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
@@ -381,7 +381,7 @@ fn an_average_may_be_over_the_ranks_that_contributed() {
 fn join_1_when_all_have_joined_the_last_one_is_named_and_everything_is_answered() {
     let mut coordinator = coordinator(options(3));
     coordinator
-        .hear(
+        .receive(
             Rank::new(2),
             asks(vec![request("left over", 1)]),
             Instant::now(),
@@ -390,7 +390,7 @@ fn join_1_when_all_have_joined_the_last_one_is_named_and_everything_is_answered(
     for rank in [2, 0, 1] {
         assert_eq!(coordinator.decide(Instant::now(), false), None);
         coordinator
-            .hear(Rank::new(rank), joins(), Instant::now())
+            .receive(Rank::new(rank), joins(), Instant::now())
             .unwrap();
     }
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
@@ -411,7 +411,7 @@ fn a_joined_rank_makes_remembered_gathers_an_error_but_not_reductions() {
     };
     round(&mut coordinator, 2, &asks(vec![request("a", 1), gather])).unwrap();
     coordinator
-        .hear(Rank::new(0), joins(), Instant::now())
+        .receive(Rank::new(0), joins(), Instant::now())
         .unwrap();
     let message = RequestList {
         seen: 1,
@@ -419,7 +419,7 @@ fn a_joined_rank_makes_remembered_gathers_an_error_but_not_reductions() {
         ..RequestList::default()
     };
     coordinator
-        .hear(Rank::new(1), message, Instant::now())
+        .receive(Rank::new(1), message, Instant::now())
         .unwrap();
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
     let refused =
@@ -442,7 +442,7 @@ fn only_members_are_waited_for_and_heard() {
             ..request("g", u64::from(rank))
         };
         coordinator
-            .hear(Rank::new(rank), asks(vec![gather]), Instant::now())
+            .receive(Rank::new(rank), asks(vec![gather]), Instant::now())
             .unwrap();
     }
     let response_list = coordinator.decide(Instant::now(), false).unwrap();
@@ -451,7 +451,7 @@ fn only_members_are_waited_for_and_heard() {
         panic!("{response_list:?}")
     };
     assert_eq!(spec.first_dimensions, [1, 3], "by position in the set");
-    let stranger = coordinator.hear(Rank::new(2), asks(vec![request("x", 1)]), Instant::now());
+    let stranger = coordinator.receive(Rank::new(2), asks(vec![request("x", 1)]), Instant::now());
     assert_eq!(stranger, Err(ProtocolError::NotAMember(id)));
 }
 
@@ -460,12 +460,12 @@ fn rule_breakers_are_named() {
     let mut coordinator = coordinator(options(2));
     let me = Rank::new(1);
     coordinator
-        .hear(me, asks(vec![request("a", 1)]), Instant::now())
+        .receive(me, asks(vec![request("a", 1)]), Instant::now())
         .unwrap();
-    let twice = coordinator.hear(me, asks(vec![request("a", 1)]), Instant::now());
+    let twice = coordinator.receive(me, asks(vec![request("a", 1)]), Instant::now());
     assert_eq!(twice, Err(ProtocolError::AskedTwice("a".into())));
     assert_eq!(
-        coordinator.hear(me, names(9, 0), Instant::now()),
+        coordinator.receive(me, names(9, 0), Instant::now()),
         Err(ProtocolError::UnknownNumber(CacheId(9)))
     );
     let mut lost = Request {
@@ -473,7 +473,7 @@ fn rule_breakers_are_named() {
         ..request("r", 1)
     };
     lost.root = Rank::new(2);
-    let unknown = coordinator.hear(me, asks(vec![lost]), Instant::now());
+    let unknown = coordinator.receive(me, asks(vec![lost]), Instant::now());
     assert_eq!(unknown, Err(ProtocolError::UnknownRoot(Rank::new(2))));
 }
 

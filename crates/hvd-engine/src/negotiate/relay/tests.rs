@@ -43,7 +43,7 @@ fn asks(relay: &mut Relay, rank: u32, requests: Vec<Request>, now: Instant) {
         requests,
         ..RequestList::default()
     };
-    relay.hear_ready(Rank::new(rank), message, now).unwrap();
+    relay.receive(Rank::new(rank), message, now).unwrap();
 }
 
 fn allreduce(name: &str) -> Vec<Request> {
@@ -143,7 +143,7 @@ fn relay_3_the_same_wish_of_several_ranks_is_said_together() {
             changes: vec![SetChange::Add(vec![Rank::new(1)])],
             ..RequestList::default()
         };
-        relay.hear_ready(Rank::new(rank), message, now).unwrap();
+        relay.receive(Rank::new(rank), message, now).unwrap();
     }
     let message = relay.take_upward(now).unwrap();
     let who: Vec<Ranks> = message
@@ -155,7 +155,7 @@ fn relay_3_the_same_wish_of_several_ranks_is_said_together() {
     assert_eq!(
         message.lists[1].requests.len(),
         1,
-        "what rank 4 asked for before"
+        "what rank 4 form for before"
     );
     assert_eq!(message.lists[2].changes.len(), 1);
 }
@@ -190,7 +190,7 @@ fn names(relay: &mut Relay, rank: u32, id: u64, seen: u64, now: Instant) {
         cached: vec![CacheId(id)],
         ..RequestList::default()
     };
-    relay.hear_ready(Rank::new(rank), message, now).unwrap();
+    relay.receive(Rank::new(rank), message, now).unwrap();
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn response_lists_go_where_members_are() {
         }],
         ..ResponseList::default()
     };
-    let everybody = Route {
+    let everybody = ResponseRoute {
         children: [3, 4].map(Rank::new).to_vec(),
         mine: true,
     };
@@ -258,7 +258,7 @@ fn response_lists_go_where_members_are() {
         process_set: id,
         ..ResponseList::default()
     };
-    let one = Route {
+    let one = ResponseRoute {
         children: vec![Rank::new(4)],
         mine: false,
     };
@@ -274,7 +274,7 @@ fn response_lists_go_where_members_are() {
         requests: allreduce("late"),
         ..RequestList::default()
     };
-    relay.hear_ready(Rank::new(4), late, now).unwrap();
+    relay.receive(Rank::new(4), late, now).unwrap();
     let message = relay.take_upward(now).unwrap();
     assert_eq!(said(&message), [(ranks([4]), vec!["late"])]);
 }
@@ -318,7 +318,7 @@ fn relay_5_what_was_asked_before_a_schedule_is_forgotten() {
             seen: 8,
             ..RequestList::default()
         };
-        relay.hear_ready(Rank::new(rank), again, now).unwrap();
+        relay.receive(Rank::new(rank), again, now).unwrap();
     }
     let message = relay.take_upward(now).unwrap();
     assert_eq!(said(&message), [(ranks(2..5), vec!["held"])]);
@@ -333,7 +333,7 @@ fn relay_5_changes_and_the_end_are_not_forgotten() {
         shutdown: true,
         ..RequestList::default()
     };
-    relay.hear_ready(Rank::new(3), leaving, now).unwrap();
+    relay.receive(Rank::new(3), leaving, now).unwrap();
     relay.route(&schedule_command(7, begin(1)));
     let message = relay.take_upward(now).unwrap();
     assert_eq!(said(&message), [(ranks([3]), vec![])]);
@@ -351,7 +351,7 @@ fn relay_5_the_first_halt_is_passed_up_at_once_and_the_others_together() {
             halted,
             ..RequestList::default()
         };
-        relay.hear_ready(Rank::new(rank), message, now).unwrap();
+        relay.receive(Rank::new(rank), message, now).unwrap();
         let lists = relay.take_upward(now).map(|message| message.lists);
         let list = |list: &SharedRequestList| (list.ranks.clone(), list.halted.unwrap().next);
         lists.iter().flatten().map(list).collect::<Vec<_>>()
@@ -372,7 +372,7 @@ fn a_child_speaks_only_for_those_below_it() {
         lists: vec![list],
         ..MergedRequestLists::default()
     };
-    let breach = relay.hear(Rank::new(3), message, Instant::now());
+    let breach = relay.receive_merged(Rank::new(3), message, Instant::now());
     let error = ProtocolError::NotBelow;
     let rank = Rank::new(3);
     assert_eq!(breach, Err(Breach { rank, error }));

@@ -200,7 +200,9 @@ impl World {
         let link = busy[self.random(busy.len())];
         let (from, to) = link;
         if let Some(bytes) = self.links.get_mut(&link).and_then(VecDeque::pop_front) {
-            self.nodes[to.index()].hear(from, &bytes, self.now).unwrap();
+            self.nodes[to.index()]
+                .receive(from, &bytes, self.now)
+                .unwrap();
             self.collect(to.index());
         }
     }

@@ -8,25 +8,25 @@ use std::time::Duration;
 use hvd_types::Rank;
 use hvd_wire::snapshot::{OperationState, OperationStatus, RankSnapshot};
 
-use super::{LastWords, Located};
+use super::{LastRequest, RankLocation};
 
 /// Operations under way that are named.
 const MOST_PENDING: usize = 3;
 
 /// What the ranks told that were asked.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct StallAnswers {
     pub(crate) snapshots: BTreeMap<Rank, RankSnapshot>,
     /// How long they had.
     pub(crate) limit: Duration,
 }
 
 /// The sentence about one rank, without its full stop.
-pub(super) fn account(place: &Located, last: &LastWords, heard: &Heard) -> String {
-    let Located { rank, host } = place;
+pub(super) fn describe(place: &RankLocation, last: &LastRequest, answers: &StallAnswers) -> String {
+    let RankLocation { rank, host } = place;
     let who = format!("Rank {rank} on host `{host}`");
-    let Some(snapshot) = heard.snapshots.get(rank) else {
-        let limit = heard.limit.as_secs_f64();
+    let Some(snapshot) = answers.snapshots.get(rank) else {
+        let limit = answers.limit.as_secs_f64();
         return format!(
             "{who} did not answer within {limit} s (is it suspended, swapping or cut off?); it {}",
             submitted(last)
@@ -51,8 +51,8 @@ pub(super) fn account(place: &Located, last: &LastWords, heard: &Heard) -> Strin
     text
 }
 
-fn submitted(LastWords { asked, .. }: &LastWords) -> String {
-    match asked {
+fn submitted(LastRequest { requested, .. }: &LastRequest) -> String {
+    match requested {
         Some((name, ago)) => format!("last submitted `{name}`, {} s ago", ago.as_secs()),
         None => "has submitted nothing yet".to_owned(),
     }
@@ -125,17 +125,17 @@ mod tests {
     }
 
     fn told(snapshot: Option<RankSnapshot>) -> String {
-        let place = Located {
+        let place = RankLocation {
             rank: Rank::new(1),
             host: Arc::from("b"),
         };
-        let last = LastWords {
+        let last = LastRequest {
             rank: Rank::new(1),
-            asked: Some((Arc::from("grad.6"), Duration::from_secs(75))),
+            requested: Some((Arc::from("grad.6"), Duration::from_secs(75))),
         };
         let snapshots = snapshot.map(|it| (Rank::new(1), it)).into_iter().collect();
         let limit = Duration::from_secs(2);
-        account(&place, &last, &Heard { snapshots, limit })
+        describe(&place, &last, &StallAnswers { snapshots, limit })
     }
 
     fn stack(frames: Vec<StackFrame>) -> Vec<ThreadStack> {

@@ -6,53 +6,53 @@ use hvd_wire::{CacheId, Request, SharedRequest};
 
 /// What was said when a tensor was asked for; `A` is what is known about a number.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Asked<A> {
+pub(crate) enum RequestForm<A> {
     /// The number of an earlier agreement.
-    Number(CacheId, A),
+    Cached(CacheId, A),
     /// A description in full.
-    Request(SharedRequest),
+    Full(SharedRequest),
 }
 
 /// Ranks that asked in the same way.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Group<A> {
+pub(crate) struct RequesterGroup<A> {
     /// The first of them that asked.
     pub(crate) speaker: Rank,
     pub(crate) ranks: Ranks,
-    pub(crate) asked: Asked<A>,
+    pub(crate) form: RequestForm<A>,
 }
 
 /// Everybody who has asked for a tensor; groups in the order in which their first ranks asked.
 #[derive(Debug)]
-pub(crate) struct Askers<A>(Vec<Group<A>>);
+pub(crate) struct Requesters<A>(Vec<RequesterGroup<A>>);
 
-impl<A> Default for Askers<A> {
+impl<A> Default for Requesters<A> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<A> Askers<A> {
+impl<A> Requesters<A> {
     /// Takes in what some ranks ask for, none of whom has asked before.
-    pub(crate) fn add(&mut self, ranks: &Ranks, asked: Asked<A>) {
+    pub(crate) fn add(&mut self, ranks: &Ranks, form: RequestForm<A>) {
         let Some(speaker) = ranks.first() else {
             return;
         };
-        match self.0.iter_mut().find(|group| group.asked.is_like(&asked)) {
-            Some(group) => group.absorb(ranks, asked),
-            None => self.0.push(Group {
+        match self.0.iter_mut().find(|group| group.form.is_like(&form)) {
+            Some(group) => group.absorb(ranks, form),
+            None => self.0.push(RequesterGroup {
                 speaker,
                 ranks: ranks.clone(),
-                asked,
+                form,
             }),
         }
     }
 
-    pub(crate) fn groups(&self) -> &[Group<A>] {
+    pub(crate) fn groups(&self) -> &[RequesterGroup<A>] {
         &self.0
     }
 
-    pub(crate) fn into_groups(self) -> Vec<Group<A>> {
+    pub(crate) fn into_groups(self) -> Vec<RequesterGroup<A>> {
         self.0
     }
 
@@ -78,19 +78,19 @@ impl<A> Askers<A> {
     }
 }
 
-impl<A> Asked<A> {
+impl<A> RequestForm<A> {
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Number(mine, _), Self::Number(other, _)) => mine == other,
-            (Self::Request(mine), Self::Request(other)) => alike(&mine.request, &other.request),
+            (Self::Cached(mine, _), Self::Cached(other, _)) => mine == other,
+            (Self::Full(mine), Self::Full(other)) => alike(&mine.request, &other.request),
             _ => false,
         }
     }
 }
 
-impl<A> Group<A> {
-    fn absorb(&mut self, ranks: &Ranks, asked: Asked<A>) {
-        if let (Asked::Request(mine), Asked::Request(other)) = (&mut self.asked, asked) {
+impl<A> RequesterGroup<A> {
+    fn absorb(&mut self, ranks: &Ranks, form: RequestForm<A>) {
+        if let (RequestForm::Full(mine), RequestForm::Full(other)) = (&mut self.form, form) {
             let first = |request: &Request| request.shape.first().unwrap_or(0);
             mine.first_dimensions = merged(
                 (&self.ranks, &mine.first_dimensions, first(&mine.request)),
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    fn request(kind: OpKind, dimensions: &[u64], device: Device) -> Asked<()> {
+    fn request(kind: OpKind, dimensions: &[u64], device: Device) -> RequestForm<()> {
         let request = Request {
             name: "t".into(),
             kind,
@@ -164,7 +164,7 @@ mod tests {
             postscale: 1.0,
             group: None,
         };
-        Asked::Request(request.into())
+        RequestForm::Full(request.into())
     }
 
     fn ranks(numbers: &[u32]) -> Ranks {
@@ -173,53 +173,54 @@ mod tests {
 
     #[test]
     fn ranks_that_ask_alike_are_one_group_and_what_differs_is_kept_by_rank() {
-        let mut askers = Askers::default();
+        let mut requesters = Requesters::default();
         let gather = |rows, gpu| request(OpKind::Allgather, &[rows, 4], Device::Gpu(gpu));
-        askers.add(&ranks(&[2, 5]), gather(7, 0));
-        askers.add(&ranks(&[3]), gather(1, 0));
-        askers.add(&ranks(&[0]), gather(7, 1));
-        let [group] = askers.groups() else {
-            panic!("{askers:?}");
+        requesters.add(&ranks(&[2, 5]), gather(7, 0));
+        requesters.add(&ranks(&[3]), gather(1, 0));
+        requesters.add(&ranks(&[0]), gather(7, 1));
+        let [group] = requesters.groups() else {
+            panic!("{requesters:?}");
         };
         assert_eq!(group.speaker, Rank::new(2));
         assert_eq!(group.ranks, ranks(&[0, 2, 3, 5]));
-        let Asked::Request(shared) = &group.asked else {
+        let RequestForm::Full(shared) = &group.form else {
             panic!("{group:?}");
         };
         assert_eq!(shared.first_dimensions, [7, 7, 1, 7]);
         let gpus = [1, 0, 0, 0].map(Device::Gpu);
         assert_eq!(shared.devices, gpus);
-        assert_eq!(askers.len(), 4);
-        assert_eq!(askers.common(&ranks(&[1, 2, 3])), 2);
-        assert_eq!(askers.first_common(&ranks(&[4, 5])), Some(Rank::new(5)));
+        assert_eq!(requesters.len(), 4);
+        assert_eq!(requesters.common(&ranks(&[1, 2, 3])), 2);
+        assert_eq!(requesters.first_common(&ranks(&[4, 5])), Some(Rank::new(5)));
     }
 
     #[test]
     fn what_has_to_agree_makes_groups() {
-        let mut askers = Askers::default();
-        askers.add(&ranks(&[0]), request(OpKind::Allreduce, &[4], Device::Cpu));
-        askers.add(&ranks(&[1]), request(OpKind::Allreduce, &[5], Device::Cpu));
-        askers.add(
+        let mut requesters = Requesters::default();
+        requesters.add(&ranks(&[0]), request(OpKind::Allreduce, &[4], Device::Cpu));
+        requesters.add(&ranks(&[1]), request(OpKind::Allreduce, &[5], Device::Cpu));
+        requesters.add(
             &ranks(&[2]),
             request(OpKind::Allreduce, &[4], Device::Gpu(0)),
         );
-        askers.add(&ranks(&[3]), Asked::Number(CacheId(1), ()));
-        askers.add(&ranks(&[4]), Asked::Number(CacheId(2), ()));
-        assert_eq!(askers.groups().len(), 5);
-        askers.add(&ranks(&[5]), Asked::Number(CacheId(1), ()));
-        askers.add(&ranks(&[6]), request(OpKind::Allreduce, &[4], Device::Cpu));
-        assert_eq!(askers.groups().len(), 5);
-        assert_eq!(askers.groups()[0].ranks, ranks(&[0, 6]));
+        requesters.add(&ranks(&[3]), RequestForm::Cached(CacheId(1), ()));
+        requesters.add(&ranks(&[4]), RequestForm::Cached(CacheId(2), ()));
+        assert_eq!(requesters.groups().len(), 5);
+        requesters.add(&ranks(&[5]), RequestForm::Cached(CacheId(1), ()));
+        requesters.add(&ranks(&[6]), request(OpKind::Allreduce, &[4], Device::Cpu));
+        assert_eq!(requesters.groups().len(), 5);
+        assert_eq!(requesters.groups()[0].ranks, ranks(&[0, 6]));
     }
 
     #[test]
     fn a_negative_zero_is_another_factor() {
         let with = |prescale| {
-            let Asked::Request(mut shared) = request(OpKind::Allreduce, &[1], Device::Cpu) else {
+            let RequestForm::Full(mut shared) = request(OpKind::Allreduce, &[1], Device::Cpu)
+            else {
                 panic!("a request");
             };
             shared.request.prescale = prescale;
-            Asked::<()>::Request(shared)
+            RequestForm::<()>::Full(shared)
         };
         assert!(!with(0.0).is_like(&with(-0.0)));
         assert!(with(f64::NAN).is_like(&with(f64::NAN)));

@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use hvd_wire::{CacheId, Request, TensorSpec};
 
-use crate::tables::Table;
+use crate::hash::FastMap;
 
 /// One remembered tensor.
 #[derive(Debug)]
-struct Known {
+struct CachedTensor {
     spec: Arc<TensorSpec>,
     request: Request,
 }
 
 /// Remembered tensors by number and by name.
 #[derive(Debug, Default)]
-pub(crate) struct KnownTensors {
-    by_id: Table<CacheId, Known>,
-    by_name: Table<Arc<str>, CacheId>,
+pub(crate) struct ResponseCache {
+    by_id: FastMap<CacheId, CachedTensor>,
+    by_name: FastMap<Arc<str>, CacheId>,
 }
 
-impl KnownTensors {
+impl ResponseCache {
     /// The number that stands for this very request, if there is one.
     pub(crate) fn number_of(&self, request: &Request) -> Option<CacheId> {
         let id = self.by_name.get(&request.name)?;
@@ -43,7 +43,7 @@ impl KnownTensors {
     /// Remembers a description that came with a number.
     pub(crate) fn remember(&mut self, id: CacheId, spec: Arc<TensorSpec>, request: Request) {
         self.by_name.insert(Arc::clone(&spec.name), id);
-        self.by_id.insert(id, Known { spec, request });
+        self.by_id.insert(id, CachedTensor { spec, request });
     }
 
     /// Forgets a number.

@@ -14,11 +14,11 @@ use super::agreement::Agreement;
 
 /// Agreements by number.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub(crate) struct AgreementCache {
     capacity: usize,
     last_id: u64,
     clock: u64,
-    live: HashMap<CacheId, Slot>,
+    live: HashMap<CacheId, CacheSlot>,
     by_name: HashMap<Arc<str>, CacheId>,
     /// Numbers by time of last use.
     by_age: BTreeMap<u64, CacheId>,
@@ -30,12 +30,12 @@ pub(crate) struct Cache {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CacheSlot {
     agreement: Arc<Agreement>,
     age: u64,
 }
 
-impl Cache {
+impl AgreementCache {
     pub(crate) fn new(capacity: usize, size: usize) -> Self {
         Self {
             capacity,
@@ -95,7 +95,7 @@ impl Cache {
         self.last_id += 1;
         let id = CacheId(self.last_id);
         self.clock += 1;
-        let slot = Slot {
+        let slot = CacheSlot {
             agreement: Arc::clone(agreement),
             age: self.clock,
         };
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_is_forgotten() {
-        let mut cache = Cache::new(2, 2);
+        let mut cache = AgreementCache::new(2, 2);
         let mut evicted = Vec::new();
         let a = cache.remember(&agreement("a"), 1, &mut evicted).unwrap();
         let b = cache.remember(&agreement("b"), 1, &mut evicted).unwrap();
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_changed_tensor_replaces_its_older_self_and_gets_a_new_number() {
-        let mut cache = Cache::new(8, 2);
+        let mut cache = AgreementCache::new(8, 2);
         let mut evicted = Vec::new();
         let old = cache.remember(&agreement("a"), 1, &mut evicted).unwrap();
         let new = cache.remember(&agreement("a"), 2, &mut evicted).unwrap();
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn evicted_agreements_are_kept_until_every_rank_knows() {
-        let mut cache = Cache::new(1, 2);
+        let mut cache = AgreementCache::new(1, 2);
         let mut evicted = Vec::new();
         let a = cache.remember(&agreement("a"), 1, &mut evicted).unwrap();
         cache.remember(&agreement("b"), 2, &mut evicted).unwrap();
@@ -207,10 +207,11 @@ mod tests {
 
     #[test]
     fn a_smaller_cache_forgets_the_least_recently_used_and_says_so() {
-        let mut cache = Cache::new(3, 1);
+        let mut cache = AgreementCache::new(3, 1);
         let mut evicted = Vec::new();
-        let mut remember =
-            |cache: &mut Cache, name| cache.remember(&agreement(name), 1, &mut evicted).unwrap();
+        let mut remember = |cache: &mut AgreementCache, name| {
+            cache.remember(&agreement(name), 1, &mut evicted).unwrap()
+        };
         let [a, b, c] = ["a", "b", "c"].map(|name| remember(&mut cache, name));
         cache.touch(a);
         let mut evicted = Vec::new();
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn no_capacity_remembers_nothing() {
-        let mut cache = Cache::new(0, 2);
+        let mut cache = AgreementCache::new(0, 2);
         assert_eq!(cache.remember(&agreement("a"), 1, &mut Vec::new()), None);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use foldhash::fast::RandomState;
 
 /// A map for the way of each tensor.
-pub(crate) type Table<K, V> = HashMap<K, V, RandomState>;
+pub(crate) type FastMap<K, V> = HashMap<K, V, RandomState>;
 
 /// A set for the way of each tensor.
-pub(crate) type Names<K> = HashSet<K, RandomState>;
+pub(crate) type FastSet<K> = HashSet<K, RandomState>;

@@ -20,7 +20,7 @@ fn named(name: &str, values: &[f32]) -> Submission {
 fn start(job: &Job, submission: Submission) -> Receiver<Result<Outcome>> {
     let (sender, result) = mpsc::channel();
     job.engine
-        .submit_unattended(submission, move |ended| sender.send(ended).unwrap());
+        .submit_with_callback(submission, move |ended| sender.send(ended).unwrap());
     result
 }
 
@@ -28,7 +28,7 @@ fn start_group(job: &Job, submissions: Vec<Submission>) -> Receiver<Result<Vec<O
     let (sender, results) = mpsc::channel();
     let then = move |ended| sender.send(ended).unwrap();
     job.engine
-        .submit_group_unattended(&"group".into(), submissions, then);
+        .submit_group_with_callback(&"group".into(), submissions, then);
     results
 }
 

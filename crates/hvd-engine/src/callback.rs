@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 impl Engine {
     /// Accepts an operation and calls `then` with its result.
-    pub fn submit_unattended(
+    pub fn submit_with_callback(
         &self,
         mut submission: Submission,
         then: impl FnOnce(Result<Outcome>) + Send + 'static,
@@ -24,7 +24,7 @@ impl Engine {
         match self.request(&mut submission) {
             Ok(request) => {
                 let completer = Completer::continuing(Box::new(then));
-                self.start_unattended([Entry::new(request, submission, completer)]);
+                self.start_with_callback([Entry::new(request, submission, completer)]);
             }
             Err(error) => then(Err(error)),
         }
@@ -33,7 +33,7 @@ impl Engine {
     /// Accepts several operations, all or none of them, and calls `then` when the last one has
     /// ended: with all results, or with the error that came first. Members are named as by
     /// [`Engine::submit_group`].
-    pub fn submit_group_unattended(
+    pub fn submit_group_with_callback(
         &self,
         name: &Arc<str>,
         submissions: Vec<Submission>,
@@ -61,7 +61,7 @@ impl Engine {
         if entries.is_empty() {
             group.finish(Ok(Vec::new()));
         } else {
-            self.start_unattended(entries);
+            self.start_with_callback(entries);
         }
     }
 }

@@ -10,19 +10,19 @@ use hvd_wire::{MergedRequestLists, RequestList, ResponseList};
 
 use super::coordinator::{Breach, ProtocolError};
 use super::hub::{AddressedResponses, Hub};
-use super::relay::{Relay, Route};
+use super::relay::{Relay, ResponseRoute};
 use super::tree::Place;
 use crate::stall::StallReport;
 
 /// One rank's part.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct ControlRole {
     place: Place,
-    role: Role,
+    kind: RoleKind,
 }
 
 #[derive(Debug)]
-enum Role {
+enum RoleKind {
     Root(Box<Hub>),
     Relay(Box<Relay>),
     Leaf,
@@ -46,15 +46,15 @@ impl Upward {
     }
 }
 
-impl Voice {
+impl ControlRole {
     /// The part of a rank at its place; rank 0 brings the hub.
     pub(crate) fn new(place: Place, hub: Option<Hub>, hold: Duration) -> Self {
-        let role = match hub {
-            Some(hub) => Role::Root(Box::new(hub)),
-            None if place.children.is_empty() => Role::Leaf,
-            None => Role::Relay(Box::new(Relay::new(place.clone(), hold))),
+        let kind = match hub {
+            Some(hub) => RoleKind::Root(Box::new(hub)),
+            None if place.children.is_empty() => RoleKind::Leaf,
+            None => RoleKind::Relay(Box::new(Relay::new(place.clone(), hold))),
         };
-        Self { place, role }
+        Self { place, kind }
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -63,74 +63,74 @@ impl Voice {
 
     /// Whether this rank passes on what others say.
     pub(crate) fn is_relay(&self) -> bool {
-        matches!(self.role, Role::Relay(_))
+        matches!(self.kind, RoleKind::Relay(_))
     }
 
     /// On rank 0: who decides.
     pub(crate) fn hub(&self) -> Option<&Hub> {
-        match &self.role {
-            Role::Root(hub) => Some(hub),
-            Role::Relay(_) | Role::Leaf => None,
+        match &self.kind {
+            RoleKind::Root(hub) => Some(hub),
+            RoleKind::Relay(_) | RoleKind::Leaf => None,
         }
     }
 
     /// Takes what this rank itself has to say. What is to be passed up at once, if anything.
-    pub(crate) fn say(
+    pub(crate) fn send(
         &mut self,
         message: RequestList,
         now: Instant,
     ) -> Result<Option<Upward>, Breach> {
         let rank = self.place.rank;
-        match &mut self.role {
-            Role::Root(hub) => {
+        match &mut self.kind {
+            RoleKind::Root(hub) => {
                 let breach = |error| Breach { rank, error };
-                hub.hear(rank, message, now).map_err(breach)?;
+                hub.receive(rank, message, now).map_err(breach)?;
                 Ok(None)
             }
-            Role::Relay(relay) => relay.hear_ready(rank, message, now).map(|()| None),
-            Role::Leaf => Ok(Some(Upward::RequestList(message))),
+            RoleKind::Relay(relay) => relay.receive(rank, message, now).map(|()| None),
+            RoleKind::Leaf => Ok(Some(Upward::RequestList(message))),
         }
     }
 
     /// Takes in what a child has to say.
-    pub(crate) fn hear(&mut self, from: Rank, bytes: &[u8], now: Instant) -> Result<(), Breach> {
+    pub(crate) fn receive(&mut self, from: Rank, bytes: &[u8], now: Instant) -> Result<(), Breach> {
         let breach = |error| Breach { rank: from, error };
         let garbled = |error| breach(ProtocolError::Garbled(error));
         let mut children = self.place.children.iter();
         let child = children.find(|child| child.rank == from);
         let child = child.ok_or_else(|| breach(ProtocolError::NotBelow))?;
-        match (&mut self.role, child.is_leaf()) {
-            (Role::Root(hub), true) => {
+        match (&mut self.kind, child.is_leaf()) {
+            (RoleKind::Root(hub), true) => {
                 let message = RequestList::decode(bytes).map_err(garbled)?;
-                hub.hear(from, message, now).map_err(breach)
+                hub.receive(from, message, now).map_err(breach)
             }
-            (Role::Root(hub), false) => {
+            (RoleKind::Root(hub), false) => {
                 let message = MergedRequestLists::decode(bytes).map_err(garbled)?;
-                hub.hear_gathered(&child.below, message, now)
+                hub.receive_merged(&child.below, message, now)
             }
-            (Role::Relay(relay), true) => {
+            (RoleKind::Relay(relay), true) => {
                 let message = RequestList::decode(bytes).map_err(garbled)?;
-                relay.hear_ready(from, message, now)
+                relay.receive(from, message, now)
             }
-            (Role::Relay(relay), false) => {
+            (RoleKind::Relay(relay), false) => {
                 let message = MergedRequestLists::decode(bytes).map_err(garbled)?;
-                relay.hear(from, message, now)
+                relay.receive_merged(from, message, now)
             }
-            (Role::Leaf, _) => Err(breach(ProtocolError::NotBelow)),
+            (RoleKind::Leaf, _) => Err(breach(ProtocolError::NotBelow)),
         }
     }
 
     /// What was gathered and is to be passed up now, if anything.
     pub(crate) fn gathered(&mut self, now: Instant) -> Option<Upward> {
-        match &mut self.role {
-            Role::Relay(relay) => relay.take_upward(now).map(Upward::MergedRequestLists),
-            Role::Root(_) | Role::Leaf => None,
+        match &mut self.kind {
+            RoleKind::Relay(relay) => relay.take_upward(now).map(Upward::MergedRequestLists),
+            RoleKind::Root(_) | RoleKind::Leaf => None,
         }
     }
 
     /// On rank 0: what is decided now, and whom it is for.
-    pub(crate) fn decide(&mut self, now: Instant) -> Vec<(ResponseList, Route)> {
-        let Role::Root(hub) = &mut self.role else {
+    pub(crate) fn decide(&mut self, now: Instant) -> Vec<(ResponseList, ResponseRoute)> {
+        let RoleKind::Root(hub) = &mut self.kind else {
             return Vec::new();
         };
         let place = &self.place;
@@ -138,7 +138,7 @@ impl Voice {
                              members,
                              response_list,
                          }| {
-            let route = Route {
+            let route = ResponseRoute {
                 children: place.towards(&members).collect(),
                 mine: members.binary_search(&place.rank).is_ok(),
             };
@@ -148,10 +148,10 @@ impl Voice {
     }
 
     /// Whom a response list from the parent is for.
-    pub(crate) fn route(&mut self, response_list: &ResponseList) -> Route {
-        match &mut self.role {
-            Role::Relay(relay) => relay.route(response_list),
-            Role::Root(_) | Role::Leaf => Route {
+    pub(crate) fn route(&mut self, response_list: &ResponseList) -> ResponseRoute {
+        match &mut self.kind {
+            RoleKind::Relay(relay) => relay.route(response_list),
+            RoleKind::Root(_) | RoleKind::Leaf => ResponseRoute {
                 children: Vec::new(),
                 mine: true,
             },
@@ -160,18 +160,18 @@ impl Voice {
 
     /// When something is to be decided or passed up even if nothing happens.
     pub(crate) fn due(&self) -> Option<Instant> {
-        match &self.role {
-            Role::Root(hub) => hub.due(),
-            Role::Relay(relay) => relay.due(),
-            Role::Leaf => None,
+        match &self.kind {
+            RoleKind::Root(hub) => hub.due(),
+            RoleKind::Relay(relay) => relay.due(),
+            RoleKind::Leaf => None,
         }
     }
 
     /// On rank 0: what there is to say about stalled tensors.
     pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<StallReport> {
-        match &mut self.role {
-            Role::Root(hub) => hub.look_for_stalls(now),
-            Role::Relay(_) | Role::Leaf => Vec::new(),
+        match &mut self.kind {
+            RoleKind::Root(hub) => hub.look_for_stalls(now),
+            RoleKind::Relay(_) | RoleKind::Leaf => Vec::new(),
         }
     }
 }

@@ -11,12 +11,12 @@ use hvd_types::{OpKind, ProcessSetId, Rank, Ranks};
 use hvd_wire::{CacheId, Response, ResponseList, SharedRequest, SharedRequestList, TensorRef};
 
 use super::{append, ends_join, is_open};
-use crate::negotiate::askers::{Asked, Askers};
+use crate::negotiate::requesters::{RequestForm, Requesters};
 use crate::negotiate::tree::Place;
 
 /// The announcements of one process set on their way up.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldRequests {
     id: ProcessSetId,
     /// Those of the set that are below the relay, itself included.
     members: Ranks,
@@ -37,7 +37,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 struct Incomplete {
     /// Those that have asked, and what for, as far as it was not passed up.
-    held: Askers<()>,
+    held: Requesters<()>,
     /// Those whose words were passed up.
     told: Ranks,
     since: Instant,
@@ -45,7 +45,7 @@ struct Incomplete {
     seen: u64,
 }
 
-impl Held {
+impl HeldRequests {
     pub(super) fn new(id: ProcessSetId, members: Ranks, place: &Place) -> Self {
         let children = place.children.iter();
         let behind = children.filter(|child| child.below.first_common(&members).is_some());
@@ -79,11 +79,11 @@ impl Held {
     ) {
         let ranks = &list.ranks;
         for id in list.cached {
-            let asked = Asked::Number(id, ());
+            let form = RequestForm::Cached(id, ());
             match self.names.get(&id).map(Arc::clone) {
-                Some(name) => self.ask(from, &name, ranks, asked, now, outbox),
+                Some(name) => self.ask(from, &name, ranks, form, now, outbox),
                 // Forgotten while this was on its way; the coordinator still knows.
-                None => self.pass_up(ranks, asked, outbox),
+                None => self.pass_up(ranks, form, outbox),
             }
         }
         for shared in list.requests {
@@ -92,7 +92,7 @@ impl Held {
                 continue;
             }
             let name = Arc::clone(&shared.request.name);
-            self.ask(from, &name, ranks, Asked::Request(shared), now, outbox);
+            self.ask(from, &name, ranks, RequestForm::Full(shared), now, outbox);
         }
     }
 
@@ -144,14 +144,14 @@ impl Held {
         ranks: &Ranks,
         outbox: &mut Vec<SharedRequestList>,
     ) {
-        let asked = |(_, name): &&(Instant, Arc<str>)| {
+        let form = |(_, name): &&(Instant, Arc<str>)| {
             let tensor = self.tensors.get(name);
             tensor.is_some_and(|tensor| tensor.held.first_common(ranks).is_some())
         };
         let names: Vec<Arc<str>> = self
             .ages
             .iter()
-            .filter(asked)
+            .filter(form)
             .map(|(_, name)| Arc::clone(name))
             .collect();
         for name in names {
@@ -195,7 +195,7 @@ impl Held {
         from: Rank,
         name: &Arc<str>,
         ranks: &Ranks,
-        asked: Asked<()>,
+        form: RequestForm<()>,
         now: Instant,
         outbox: &mut Vec<SharedRequestList>,
     ) {
@@ -208,7 +208,7 @@ impl Held {
             || ranks.common(&self.members) != ranks.len()
             || ranks.first_common(&self.joined).is_some()
         {
-            self.pass_up(ranks, asked, outbox);
+            self.pass_up(ranks, form, outbox);
             return;
         }
         let seen = self.seen.get(&from).copied().unwrap_or(0);
@@ -216,14 +216,14 @@ impl Held {
         let tensor = self.tensors.entry(Arc::clone(name)).or_insert_with(|| {
             ages.push_back((now, Arc::clone(name)));
             Incomplete {
-                held: Askers::default(),
+                held: Requesters::default(),
                 told: Ranks::default(),
                 since: now,
                 seen,
             }
         });
         tensor.seen = tensor.seen.min(seen);
-        tensor.held.add(ranks, asked);
+        tensor.held.add(ranks, form);
         let late = !tensor.told.is_empty();
         if late || tensor.is_complete(&self.members, &self.joined) {
             self.release(name, outbox);
@@ -243,7 +243,7 @@ impl Held {
             self.tensors.remove(name);
         }
         for group in held.into_groups() {
-            self.pass_up(&group.ranks, group.asked, outbox);
+            self.pass_up(&group.ranks, group.form, outbox);
         }
     }
 
@@ -271,7 +271,7 @@ impl Held {
     }
 
     /// Asks the parent, together with what the same ranks have just asked.
-    fn pass_up(&self, ranks: &Ranks, asked: Asked<()>, outbox: &mut Vec<SharedRequestList>) {
+    fn pass_up(&self, ranks: &Ranks, form: RequestForm<()>, outbox: &mut Vec<SharedRequestList>) {
         let fits = |list: &SharedRequestList| list.process_set == self.id && list.ranks == *ranks;
         if !outbox
             .last()
@@ -284,9 +284,9 @@ impl Held {
             });
         }
         if let Some(list) = outbox.last_mut() {
-            match asked {
-                Asked::Number(id, ()) => list.cached.push(id),
-                Asked::Request(shared) => list.requests.push(shared),
+            match form {
+                RequestForm::Cached(id, ()) => list.cached.push(id),
+                RequestForm::Full(shared) => list.requests.push(shared),
             }
         }
     }
@@ -300,8 +300,8 @@ impl Held {
 impl Incomplete {
     /// Whether every one of `members` that has not joined has asked.
     fn is_complete(&self, members: &Ranks, joined: &Ranks) -> bool {
-        let asked = self.held.len() + self.told.len();
+        let form = self.held.len() + self.told.len();
         let absent = self.held.common(joined) + self.told.common(joined);
-        asked - absent == members.len() - joined.len()
+        form - absent == members.len() - joined.len()
     }
 }

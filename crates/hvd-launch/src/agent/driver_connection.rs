@@ -25,24 +25,27 @@ use crate::{
 };
 
 /// How long an agent tries; beyond it the link goes through `ssh`, which is never wrong.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a call may take.
-const CALL_PATIENCE: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tries all addresses of the driver at once; the connection that it takes counts.
-pub(crate) async fn reach(assignment: &Assignment, key: &JobKey) -> Option<SealedStream> {
+pub(crate) async fn connect_back(assignment: &Assignment, key: &JobKey) -> Option<SealedStream> {
     let (sender, mut connected) = mpsc::unbounded_channel();
     let host = assignment.host;
     for address in addresses(assignment) {
         let (key, sender) = (key.clone(), sender.clone());
-        spawn_detached("hvd-back", move || match knock(address, &key, host) {
+        spawn_detached("hvd-connect", move || match connect(address, &key, host) {
             Ok(stream) => drop(sender.send(stream)),
             Err(error) => tracing::debug!(%address, %error, "the driver does not answer"),
         });
     }
     drop(sender);
-    timeout(PATIENCE, connected.recv()).await.ok().flatten()
+    timeout(CONNECT_TIMEOUT, connected.recv())
+        .await
+        .ok()
+        .flatten()
 }
 
 /// What the driver says of itself, and where our `ssh` came from.
@@ -58,15 +61,15 @@ fn addresses(assignment: &Assignment) -> HashSet<SocketAddr> {
         .collect()
 }
 
-pub(crate) fn knock(
+pub(crate) fn connect(
     address: SocketAddr,
     key: &JobKey,
     host: u32,
 ) -> hvd_rendezvous::Result<SealedStream> {
     let doing = "connecting to the driver";
     let stream =
-        TcpStream::connect_timeout(&address, PATIENCE).map_err(HandshakeError::io(doing))?;
-    let mut timed = Timed::new(&stream, deadline::after(PATIENCE));
+        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(HandshakeError::io(doing))?;
+    let mut timed = Timed::new(&stream, deadline::after(CONNECT_TIMEOUT));
     let mut session = handshake::connect(&mut timed, key, Purpose::Agent)?;
     let mut sealed = session.over(timed);
     sealed
@@ -98,15 +101,19 @@ pub(crate) fn introduce(
         .to_socket_addrs()
         .map_err(HandshakeError::io(doing))?
     {
-        match TcpStream::connect_timeout(&address, CALL_PATIENCE) {
-            Ok(stream) => return greet(stream, token, name),
+        match TcpStream::connect_timeout(&address, CALL_TIMEOUT) {
+            Ok(stream) => return handshake_and_introduce(stream, token, name),
             Err(error) => problem = error,
         }
     }
     Err(HandshakeError::io(doing)(problem))
 }
 
-fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Result<SealedStream> {
+fn handshake_and_introduce(
+    stream: TcpStream,
+    token: &JobKey,
+    name: &str,
+) -> hvd_rendezvous::Result<SealedStream> {
     let doing = "calling the driver";
     let introduction = Introduction {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -114,7 +121,7 @@ fn greet(stream: TcpStream, token: &JobKey, name: &str) -> hvd_rendezvous::Resul
     };
     let bytes = serde_json::to_vec(&introduction).unwrap_or_default();
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let mut timed = Timed::new(&stream, deadline::after(CALL_PATIENCE));
+    let mut timed = Timed::new(&stream, deadline::after(CALL_TIMEOUT));
     let mut session = handshake::connect(&mut timed, token, Purpose::Agent)?;
     let mut sealed = session.over(timed);
     sealed

@@ -24,17 +24,17 @@ use crate::{
     },
     link::{AgentLink, SealedStream, split},
     process::{Interrupts, KeyFile, spawn_detached},
-    protocol::{AgentNotice, Assignment, BACK, GREETING, HERE, Secret},
+    protocol::{AgentNotice, Assignment, GREETING, LINK_OVER_STDIO, LINK_OVER_TCP, Secret},
 };
 
 /// How long a driver may take to say what is to be done.
-const ASSIGNMENT: Duration = Duration::from_secs(60);
+const ASSIGNMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The most bytes an assignment may have.
 const ASSIGNMENT_LIMIT: u32 = 64 << 20;
 
 /// How long a host may take to say what it is.
-const FACTS: Duration = Duration::from_secs(10);
+const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All of an agent's life, over its standard input and output.
 pub(crate) async fn serve(interrupts: &mut Interrupts, key_file: &Path) -> Result<i32> {
@@ -45,7 +45,7 @@ pub(crate) async fn serve(interrupts: &mut Interrupts, key_file: &Path) -> Resul
         .write_all(greeting.as_bytes())
         .await
         .map_err(&failed)?;
-    let Some(assignment) = timeout(ASSIGNMENT, read_assignment(&mut input))
+    let Some(assignment) = timeout(ASSIGNMENT_TIMEOUT, read_assignment(&mut input))
         .await
         .unwrap_or(Ok(None))
         .map_err(&failed)?
@@ -57,10 +57,10 @@ pub(crate) async fn serve(interrupts: &mut Interrupts, key_file: &Path) -> Resul
         return Err(failed(io::ErrorKind::InvalidData.into()));
     };
     let key = JobKey::from_hex(key)?;
-    let (link, leash) = open_link(&assignment, &key, input, output)
+    let (link, liveness) = open_link(&assignment, &key, input, output)
         .await
         .map_err(&failed)?;
-    work(assignment, link, key, key_file, interrupts, leash).await
+    run_agent(assignment, link, key, key_file, interrupts, liveness).await
 }
 
 /// Whom an agent that was started beforehand calls, and as whom.
@@ -103,7 +103,7 @@ pub(crate) async fn call(
     };
     let (mut reader, writer) = split(stream).map_err(&failed)?;
     // A driver that does not expect this host hangs up.
-    let assignment = timeout(ASSIGNMENT, read_assignment(&mut reader)).await;
+    let assignment = timeout(ASSIGNMENT_TIMEOUT, read_assignment(&mut reader)).await;
     let Ok(Ok(Some(assignment))) = assignment else {
         return Ok(NO_DRIVER);
     };
@@ -112,7 +112,7 @@ pub(crate) async fn call(
     };
     let key = token.derive(nonce);
     let link = AgentLink::start(reader, writer);
-    work(assignment, link, key, key_file, interrupts, None).await
+    run_agent(assignment, link, key, key_file, interrupts, None).await
 }
 
 async fn introduce(calling: &Calling, token: &JobKey) -> Option<SealedStream> {
@@ -133,17 +133,17 @@ async fn introduce(calling: &Calling, token: &JobKey) -> Option<SealedStream> {
 }
 
 /// Does what the assignment says.
-async fn work(
+async fn run_agent(
     assignment: Assignment,
     link: LinkToDriver,
     key: JobKey,
     key_file: &Path,
     interrupts: &mut Interrupts,
-    leash: Option<StdinStream>,
+    liveness: Option<StdinStream>,
 ) -> Result<i32> {
     let key_file = KeyFile::create(key_file, &key)?;
     let probe_port = ProbePort::open(assignment.port_range, &key, assignment.host)?;
-    let facts = look_around(&assignment).await?;
+    let facts = gather_facts(&assignment).await?;
     link.outgoing().send_message(&AgentNotice::Hello {
         probe_port: probe_port.number(),
         facts: Box::new(facts),
@@ -154,18 +154,18 @@ async fn work(
         probe_port: Some(probe_port),
     };
     Agent::new(assignment, link, secrets)?
-        .run(interrupts, leash)
+        .run(interrupts, liveness)
         .await
 }
 
 /// Gathers facts, on a thread of its own: a file system that is gone holds up whoever asks for it.
-async fn look_around(assignment: &Assignment) -> Result<HostFacts> {
+async fn gather_facts(assignment: &Assignment) -> Result<HostFacts> {
     let question = question(assignment);
     let (sender, facts) = oneshot::channel();
     spawn_detached("hvd-facts", move || {
         let _ = sender.send(facts::gather(&question));
     });
-    let facts = timeout(FACTS, facts).await;
+    let facts = timeout(FACTS_TIMEOUT, facts).await;
     facts.ok().and_then(Result::ok).ok_or_else(|| {
         Error::system("look at the working directory")(io::ErrorKind::TimedOut.into())
     })
@@ -193,10 +193,14 @@ async fn open_link(
     input: StdinStream,
     mut output: StdoutStream,
 ) -> io::Result<(LinkToDriver, Option<StdinStream>)> {
-    let back = driver_connection::reach(assignment, key).await;
-    let word = if back.is_some() { BACK } else { HERE };
+    let connected = driver_connection::connect_back(assignment, key).await;
+    let word = if connected.is_some() {
+        LINK_OVER_TCP
+    } else {
+        LINK_OVER_STDIO
+    };
     output.write_all(format!("{word}\n").as_bytes()).await?;
-    let Some(stream) = back else {
+    let Some(stream) = connected else {
         return Ok((AgentLink::start(input, output), None));
     };
     let (reader, writer) = split(stream)?;

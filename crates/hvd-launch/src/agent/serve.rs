@@ -4,7 +4,7 @@
 //! - `AGENT-1` it starts nothing before the driver says so, and says nothing but its greeting
 //!   before it knows the job.
 //! - `AGENT-2` if the link is lost, or the `ssh` that carried it, its ranks are asked to end and
-//!   killed [`LAST_CHANCE`] later.
+//!   killed [`KILL_AFTER`] later.
 //! - `AGENT-3` it ends when no process of the job is left on its host.
 
 use std::{collections::HashSet, ffi::OsString, io, net::SocketAddr, time::Duration};
@@ -37,10 +37,10 @@ use crate::{
 };
 
 /// How long ranks may take to end once nobody is there any more to see it.
-const LAST_CHANCE: Duration = Duration::from_secs(1);
+const KILL_AFTER: Duration = Duration::from_secs(1);
 
 /// How long the last words of an agent may take.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) type LinkToDriver = AgentLink<AgentOrder, ()>;
 
@@ -78,7 +78,7 @@ enum AgentPhase {
     /// The ranks run, or are ending on the driver's orders.
     Running,
     /// The driver is gone; at this time whoever is left is killed.
-    Deserted(Instant),
+    Orphaned(Instant),
     /// The driver is gone and the last SIGKILL was sent; at this time the rest is left to the system.
     Killed(Instant),
 }
@@ -107,43 +107,43 @@ impl Agent {
     pub(super) async fn run(
         mut self,
         interrupts: &mut Interrupts,
-        leash: Option<StdinStream>,
+        liveness: Option<StdinStream>,
     ) -> Result<i32> {
         let mut rounds = self.reaper.rounds();
-        let leash = end_of(leash);
-        tokio::pin!(leash);
-        let mut leashed = true;
+        let liveness = end_of(liveness);
+        tokio::pin!(liveness);
+        let mut is_watched = true;
         while !self.is_over() {
             let deadline = self.deadline();
             tokio::select! {
-                event = self.link.next_event(), if !self.is_deserted() => match event {
-                    LinkEvent::Message(order) => self.obey(order),
+                event = self.link.next_event(), if !self.is_orphaned() => match event {
+                    LinkEvent::Message(order) => self.handle_order(order),
                     LinkEvent::ChannelOpened((), _) => {}
-                    LinkEvent::Lost(_) => self.desert(),
+                    LinkEvent::Lost(_) => self.on_driver_lost(),
                 },
                 // Ranks that we end ourselves have done nothing wrong.
-                Some(end) = self.ends.1.recv() => if !self.is_deserted() {
+                Some(end) = self.ends.1.recv() => if !self.is_orphaned() {
                     self.report(end);
                 },
-                Some(arrival) = guest(self.store.as_mut()) => {
+                Some(connection) = next_store_connection(self.store.as_mut()) => {
                     let channel = self.link.open(&Opening::Store);
-                    tokio::spawn(store_port::enter(arrival, channel));
+                    tokio::spawn(store_port::enter(connection, channel));
                 }
                 _ = rounds.changed() => {}
-                () = &mut leash, if leashed => {
-                    leashed = false;
-                    self.desert();
+                () = &mut liveness, if is_watched => {
+                    is_watched = false;
+                    self.on_driver_lost();
                 }
-                signal = interrupts.next() => self.leave(signal),
-                () = until(deadline) => self.lose_patience(),
+                signal = interrupts.next() => self.on_signal(signal),
+                () = until(deadline) => self.kill_ranks(),
             }
         }
-        self.take_leave().await;
+        self.finish().await;
         Ok(0)
     }
 
-    fn is_deserted(&self) -> bool {
-        matches!(self.phase, AgentPhase::Deserted(_) | AgentPhase::Killed(_))
+    fn is_orphaned(&self) -> bool {
+        matches!(self.phase, AgentPhase::Orphaned(_) | AgentPhase::Killed(_))
     }
 
     fn is_over(&self) -> bool {
@@ -153,12 +153,12 @@ impl Agent {
 
     fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            AgentPhase::Deserted(end) | AgentPhase::Killed(end) => Some(end),
+            AgentPhase::Orphaned(end) | AgentPhase::Killed(end) => Some(end),
             AgentPhase::Waiting | AgentPhase::Running => None,
         }
     }
 
-    fn obey(&mut self, order: AgentOrder) {
+    fn handle_order(&mut self, order: AgentOrder) {
         let outgoing = self.link.outgoing().clone();
         match order {
             AgentOrder::Look => {
@@ -169,10 +169,10 @@ impl Agent {
                 });
             }
             AgentOrder::Probe(targets) => {
-                let tell = move |target, result| {
+                let on_result = move |target, result| {
                     outgoing.send_message(&AgentNotice::Probed { target, result })
                 };
-                return measure::probe_all(targets, &self.secrets.key, tell);
+                return measure::probe_all(targets, &self.secrets.key, on_result);
             }
             AgentOrder::Load(target) => {
                 return measure::load(target, &self.secrets.key, move |result| {
@@ -263,9 +263,9 @@ impl Agent {
         let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let own: Vec<_> = passed_on(&own, WorkerHost::SameHost).collect();
         let task = |rank: &crate::protocol::RankAssignment| {
-            let told = variables.iter().chain(&rank.variables);
-            let told = told.map(|(name, value)| (name.into(), value.into()));
-            let met = store_location
+            let from_driver = variables.iter().chain(&rank.variables);
+            let from_driver = from_driver.map(|(name, value)| (name.into(), value.into()));
+            let store = store_location
                 .iter()
                 .map(|(name, value)| ((*name).into(), value.clone()));
             RankTask {
@@ -274,8 +274,8 @@ impl Agent {
                     .iter()
                     .chain(&self.assignment.environment)
                     .cloned()
-                    .chain(told)
-                    .chain(met)
+                    .chain(from_driver)
+                    .chain(store)
                     .collect(),
             }
         };
@@ -290,7 +290,7 @@ impl Agent {
     }
 
     /// Somebody wants us to end: a person, or the kernel because our supervisor was killed.
-    fn leave(&mut self, signal: i32) {
+    fn on_signal(&mut self, signal: i32) {
         let why = if getppid() == self.supervisor {
             messages::agent_ended(signal)
         } else {
@@ -299,25 +299,25 @@ impl Agent {
         self.link
             .outgoing()
             .send_message(&AgentNotice::Leaving { why });
-        self.desert();
+        self.on_driver_lost();
     }
 
     /// Nobody is there any more who could want the ranks.
-    fn desert(&mut self) {
-        if !self.is_deserted() {
+    fn on_driver_lost(&mut self) {
+        if !self.is_orphaned() {
             self.signal(Signal::TERM);
-            self.phase = AgentPhase::Deserted(Instant::now() + LAST_CHANCE);
+            self.phase = AgentPhase::Orphaned(Instant::now() + KILL_AFTER);
         }
     }
 
-    fn lose_patience(&mut self) {
+    fn kill_ranks(&mut self) {
         self.signal(Signal::KILL);
-        self.phase = AgentPhase::Killed(Instant::now() + LAST_CHANCE);
+        self.phase = AgentPhase::Killed(Instant::now() + KILL_AFTER);
     }
 
-    async fn take_leave(mut self) {
+    async fn finish(mut self) {
         self.all_gone.send_replace(true);
-        if self.is_deserted() {
+        if self.is_orphaned() {
             return;
         }
         let outputs = async { while self.outputs.join_next().await.is_some() {} };
@@ -327,7 +327,7 @@ impl Agent {
             () = lost => {}
         }
         self.link.outgoing().send_message(&AgentNotice::Gone);
-        self.link.finish(LAST_WORDS).await;
+        self.link.finish(FLUSH_TIMEOUT).await;
     }
 }
 
@@ -350,8 +350,8 @@ async fn pump(mut pipe: PipeReader, channel: ChannelSender) {
     }
 }
 
-async fn end_of(leash: Option<StdinStream>) {
-    let Some(mut input) = leash else {
+async fn end_of(liveness: Option<StdinStream>) {
+    let Some(mut input) = liveness else {
         return std::future::pending().await;
     };
     let mut nothing = [0; 64];
@@ -362,7 +362,7 @@ async fn end_of(leash: Option<StdinStream>) {
     {}
 }
 
-async fn guest(store: Option<&mut StorePort>) -> Option<StoreConnection> {
+async fn next_store_connection(store: Option<&mut StorePort>) -> Option<StoreConnection> {
     match store {
         Some(store) => store.next().await,
         None => std::future::pending().await,

@@ -19,7 +19,7 @@ use crate::{link::Channel, protocol::carry};
 /// The port of an agent at which the ranks of its host reach the store.
 #[derive(Debug)]
 pub(crate) struct StorePort {
-    arrivals: mpsc::UnboundedReceiver<StoreConnection>,
+    connections: mpsc::UnboundedReceiver<StoreConnection>,
     _acceptor: Acceptor<TcpListener>,
 }
 
@@ -35,12 +35,12 @@ impl StorePort {
     pub(crate) fn open(key: &JobKey) -> io::Result<(Self, SocketAddr)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let (sender, arrivals) = mpsc::unbounded_channel();
+        let (sender, connections) = mpsc::unbounded_channel();
         let serve = move |guest| receive(guest, &sender);
         let gate = HelloOnly(key.clone());
         let acceptor = Acceptor::start_with(gate, listener, "hvd-tunnel", serve)?;
         let port = Self {
-            arrivals,
+            connections,
             _acceptor: acceptor,
         };
         Ok((port, address))
@@ -48,13 +48,13 @@ impl StorePort {
 
     /// The next connection.
     pub(crate) async fn next(&mut self) -> Option<StoreConnection> {
-        self.arrivals.recv().await
+        self.connections.recv().await
     }
 }
 
 fn receive(
     guest: AcceptedConnection<std::net::TcpStream, Hello>,
-    arrivals: &mpsc::UnboundedSender<StoreConnection>,
+    connections: &mpsc::UnboundedSender<StoreConnection>,
 ) -> hvd_rendezvous::Result<()> {
     if guest.purpose() != Purpose::Store {
         return Err(RendezvousError::Refused(
@@ -66,13 +66,13 @@ fn receive(
         .try_clone()
         .map_err(RendezvousError::io("passing a connection on to the store"))?;
     // An agent that is about to end takes no more.
-    let _ = arrivals.send(StoreConnection { stream, hello });
+    let _ = connections.send(StoreConnection { stream, hello });
     Ok(())
 }
 
 /// The agent's end: carries a rank's connection through a channel.
-pub(crate) async fn enter(arrival: StoreConnection, channel: Channel) {
-    let StoreConnection { stream, hello } = arrival;
+pub(crate) async fn enter(connection: StoreConnection, channel: Channel) {
+    let StoreConnection { stream, hello } = connection;
     let adopted = stream
         .set_nonblocking(true)
         .and_then(|()| TcpStream::from_std(stream));

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use crate::{link::SealedStream, protocol::TAKEN};
 
 /// How long an agent may take to say which host it is.
-const PATIENCE: Duration = Duration::from_secs(1);
+const IDENTITY_TIMEOUT: Duration = Duration::from_secs(1);
 
 type ExpectedAgents = Arc<Mutex<HashMap<u32, (AgentIdentity, oneshot::Sender<SealedStream>)>>>;
 
@@ -31,28 +31,28 @@ type ExpectedAgents = Arc<Mutex<HashMap<u32, (AgentIdentity, oneshot::Sender<Sea
 pub(crate) struct AgentPort {
     port: u16,
     /// Whether agents call here by themselves.
-    is_public: bool,
-    waiting: ExpectedAgents,
+    accepts_calls: bool,
+    expected: ExpectedAgents,
     _acceptor: Acceptor<TcpListener>,
 }
 
 impl AgentPort {
     /// Opens a port for agents that were told `key`.
     pub(crate) fn open(key: &JobKey) -> hvd_rendezvous::Result<Self> {
-        let waiting = ExpectedAgents::default();
-        let expected = Arc::clone(&waiting);
-        let serve = move |guest: AcceptedConnection<TcpStream>| receive(guest, &expected);
-        Self::start(0, key, waiting, serve)
+        let expected = ExpectedAgents::default();
+        let shared = Arc::clone(&expected);
+        let serve = move |guest: AcceptedConnection<TcpStream>| receive(guest, &shared);
+        Self::start(0, key, expected, serve)
     }
 
     /// Opens this port for agents that were started beforehand with the token behind `key`.
     pub(crate) fn open_at(port: u16, key: &JobKey) -> hvd_rendezvous::Result<Self> {
-        let waiting = ExpectedAgents::default();
-        let expected = Arc::clone(&waiting);
-        let serve = move |guest: AcceptedConnection<TcpStream>| calls::receive(guest, &expected);
-        let port = Self::start(port, key, waiting, serve)?;
+        let expected = ExpectedAgents::default();
+        let shared = Arc::clone(&expected);
+        let serve = move |guest: AcceptedConnection<TcpStream>| calls::receive(guest, &shared);
+        let port = Self::start(port, key, expected, serve)?;
         Ok(Self {
-            is_public: true,
+            accepts_calls: true,
             ..port
         })
     }
@@ -60,7 +60,7 @@ impl AgentPort {
     fn start(
         port: u16,
         key: &JobKey,
-        waiting: ExpectedAgents,
+        expected: ExpectedAgents,
         serve: impl Fn(AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<()>
         + Send
         + Sync
@@ -77,15 +77,15 @@ impl AgentPort {
         let acceptor = Acceptor::start(listener, "hvd-agents", key, serve)?;
         Ok(Self {
             port,
-            is_public: false,
-            waiting,
+            accepts_calls: false,
+            expected,
             _acceptor: acceptor,
         })
     }
 
     /// Whether agents call here by themselves.
-    pub(crate) fn is_public(&self) -> bool {
-        self.is_public
+    pub(crate) fn accepts_calls(&self) -> bool {
+        self.accepts_calls
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -99,8 +99,8 @@ impl AgentPort {
         identity: AgentIdentity,
     ) -> oneshot::Receiver<SealedStream> {
         let (sender, receiver) = oneshot::channel();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.insert(host, (identity, sender));
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.insert(host, (identity, sender));
         receiver
     }
 }
@@ -114,7 +114,7 @@ pub(crate) struct AgentIdentity {
 
 fn receive(
     mut guest: AcceptedConnection<TcpStream>,
-    waiting: &ExpectedAgents,
+    expected: &ExpectedAgents,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
@@ -122,25 +122,25 @@ fn receive(
     }
     let mut host = [0; 4];
     let (socket, session) = guest.parts();
-    let mut stream = session.over(Timed::new(socket, deadline::after(PATIENCE)));
+    let mut stream = session.over(Timed::new(socket, deadline::after(IDENTITY_TIMEOUT)));
     stream
         .read_exact(&mut host)
         .map_err(HandshakeError::io(doing))?;
     let host = u32::from_le_bytes(host);
-    let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
     // The first one counts; the others see theirs closed.
-    if let Some((_, expected)) = waiting.remove(&host) {
-        drop(waiting);
+    if let Some((_, sender)) = expected.remove(&host) {
+        drop(expected);
         stream
             .write_all(&[TAKEN])
             .map_err(HandshakeError::io(doing))?;
-        let _ = expected.send(keep(guest)?);
+        let _ = sender.send(take_over(guest)?);
     }
     Ok(())
 }
 
 /// Takes a connection over from the port.
-fn keep(guest: AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<SealedStream> {
+fn take_over(guest: AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<SealedStream> {
     let (kept, session) = guest.keep();
     let stream = kept
         .try_clone()

@@ -33,7 +33,7 @@ use crate::{
 };
 
 use agent_reader::AgentReader;
-use connect_all::{call, ranks_of};
+use connect_all::{ranks_of, start_all};
 
 /// An event of one host.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Fleet {
             .map(|one| one.assignment.name.clone())
             .collect();
         let ranks: Vec<HashSet<Rank>> = starts.iter().map(ranks_of).collect();
-        let (mut arrived, absent) = call(starts, port, reaper, deadline, &progress).await;
+        let (mut arrived, absent) = start_all(starts, port, reaper, deadline, &progress).await;
         let (sender, events) = mpsc::unbounded_channel();
         let mut hosts = Vec::new();
         for (index, (name, running)) in names.into_iter().zip(ranks).enumerate() {

@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// How long an interrupted launcher still waits for its console.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the job and returns its exit status.
 pub(crate) async fn run(
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     } = match started {
         Ok(started) => started,
         Err(stop) => {
-            let _ = timeout(LAST_WORDS, console_thread.finish()).await;
+            let _ = timeout(FLUSH_TIMEOUT, console_thread.finish()).await;
             return stop.into_result();
         }
     };
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     let cause = job.cause();
     let report = job.report(console_thread, results, &server);
     if matches!(cause, EndCause::Interrupted(_) | EndCause::ReaderGone) {
-        let _ = timeout(LAST_WORDS, report).await;
+        let _ = timeout(FLUSH_TIMEOUT, report).await;
         return Ok(cause.status());
     }
     tokio::select! {

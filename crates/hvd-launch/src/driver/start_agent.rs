@@ -31,15 +31,15 @@ use crate::{
     hosts::ssh::{self, SshFailure, own_files},
     link::{AgentLink, SealedStream, split},
     process::{ProcessExit, ReapedBy, Reaper, before_exec},
-    protocol::{AgentNotice, Assignment, BACK, GREETING, HERE, Opening},
+    protocol::{AgentNotice, Assignment, GREETING, LINK_OVER_STDIO, LINK_OVER_TCP, Opening},
     spec::RemoteOptions,
 };
 
 /// The most that is kept of what a login shell or `ssh` prints.
-const NOISE: usize = 16 << 10;
+const OUTPUT_LIMIT: usize = 16 << 10;
 
 /// How long an `ssh` that has closed its output may take to end.
-const SSH_END: Duration = Duration::from_secs(2);
+const SSH_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A host's agent, connected.
 pub(crate) struct StartedAgent {
@@ -62,20 +62,20 @@ pub(crate) struct Ssh {
     pub(crate) end: oneshot::Receiver<ProcessExit>,
     has_ended: Arc<AtomicBool>,
     began: Instant,
-    words: Words,
+    stderr: SshStderr,
     /// Held open: its end tells the agent that the driver is gone.
-    leash: Option<pipe::Sender>,
+    liveness: Option<pipe::Sender>,
 }
 
 /// What `ssh` and the login on the other side have said on stderr so far.
 #[derive(Clone, Default)]
-pub(crate) struct Words(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct SshStderr(Arc<Mutex<Vec<u8>>>);
 
-impl Words {
+impl SshStderr {
     fn add(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(bytes);
-        let excess = kept.len().saturating_sub(NOISE);
+        let excess = kept.len().saturating_sub(OUTPUT_LIMIT);
         kept.drain(..excess);
     }
 
@@ -88,13 +88,13 @@ impl Words {
 
 impl Ssh {
     /// What it has said.
-    pub(crate) fn words(&self) -> String {
-        self.words.text()
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.text()
     }
 
     /// Lets go of the agent, which ends then.
-    pub(crate) fn release(&mut self) {
-        self.leash = None;
+    pub(crate) fn close_stdin(&mut self) {
+        self.liveness = None;
     }
 
     /// Ends it, whatever it does.
@@ -160,7 +160,7 @@ impl AgentStart {
         reaper: &Reaper,
         port: &AgentPort,
     ) -> Result<StartedAgent, HostTrouble> {
-        if port.is_public() {
+        if port.accepts_calls() {
             return self.await_call(port).await;
         }
         let interpreter = &self.options.interpreter;
@@ -179,31 +179,31 @@ impl AgentStart {
         reaper: &Reaper,
         port: &AgentPort,
     ) -> Result<StartedAgent, Refusal> {
-        let arrival = port.expect(self.assignment.host, AgentIdentity::default());
+        let connection = port.expect(self.assignment.host, AgentIdentity::default());
         let (mut ssh, mut input, output) = self.start_ssh(interpreter, reaper)?;
         let mut output = BufReader::new(output);
         let mut greeted_at = Instant::now();
-        let greeted = self
+        let kind = self
             .exchange_greetings(&mut input, &mut output, &mut greeted_at)
             .await;
         let latency = greeted_at.saturating_duration_since(ssh.began);
         let assigned = Instant::now();
-        let link = match greeted {
-            Ok(Greeted::Here) => AgentLink::start(output, input),
-            Ok(Greeted::Back) => {
-                ssh.leash = Some(input);
-                self.link_of(arrival).await?
+        let link = match kind {
+            Ok(LinkKind::OverStdio) => AgentLink::start(output, input),
+            Ok(LinkKind::OverTcp) => {
+                ssh.liveness = Some(input);
+                self.link_of(connection).await?
             }
-            Err(Trouble::OtherVersion(version)) => {
+            Err(GreetingError::OtherVersion(version)) => {
                 let reaped_by = ReapedBy::Reaper(reaper.clone());
                 let wheel = own_files::wheel(&self.options.interpreter, reaped_by).await;
                 return Err(self.other_version(&version, wheel.as_deref()).into());
             }
-            Err(Trouble::Ended { noise }) => {
+            Err(GreetingError::Ended { noise }) => {
                 drop(input);
-                let end = timeout(SSH_END, &mut ssh.end).await;
+                let end = timeout(SSH_END_TIMEOUT, &mut ssh.end).await;
                 let code = end.ok().and_then(Result::ok).map(ProcessExit::status);
-                return Err(self.refusal(code, &ssh.words(), &noise, reaper).await);
+                return Err(self.refusal(code, &ssh.stderr(), &noise, reaper).await);
             }
         };
         Ok(StartedAgent {
@@ -249,12 +249,12 @@ impl AgentStart {
     async fn refusal(
         &self,
         code: Option<i32>,
-        words: &str,
+        stderr: &str,
         noise: &str,
         reaper: &Reaper,
     ) -> Refusal {
         let target = &self.target;
-        let cause = ssh::recognise(code, words, noise);
+        let cause = ssh::recognise(code, stderr, noise);
         let own = own_files::find(
             cause,
             &self.options.ssh,
@@ -263,7 +263,7 @@ impl AgentStart {
             reaper,
         )
         .await;
-        let explained = ssh::explain(target, &self.options.ssh, code, words, noise, &own);
+        let explained = ssh::explain(target, &self.options.ssh, code, stderr, noise, &own);
         Refusal {
             cause: Some(explained.cause),
             trouble: self.trouble(explained.what, explained.remedy),
@@ -277,8 +277,8 @@ impl AgentStart {
     ) -> Result<(Ssh, pipe::Sender, pipe::Receiver), HostTrouble> {
         let mut options = self.options.clone();
         options.ssh = options.ssh.for_addresses(self.addresses.len());
-        let words = options.agent_command(&self.target, interpreter);
-        let (program, arguments) = words
+        let command_line = options.agent_command(&self.target, interpreter);
+        let (program, arguments) = command_line
             .split_first()
             .ok_or_else(|| self.cannot_start(&io::ErrorKind::NotFound.into()))?;
         let mut command = Command::new(program);
@@ -311,16 +311,17 @@ impl AgentStart {
                 pipe::Receiver::from_owned_fd(stderr)?,
             ))
         };
-        let (stdin, stdout, stderr) = { streams }().map_err(|error| self.cannot_start(&error))?;
-        let words = Words::default();
-        tokio::spawn(listen(stderr, words.clone()));
+        let (stdin, stdout, stderr_pipe) =
+            { streams }().map_err(|error| self.cannot_start(&error))?;
+        let stderr = SshStderr::default();
+        tokio::spawn(keep_stderr(stderr_pipe, stderr.clone()));
         let ssh = Ssh {
             pid,
             end,
             has_ended,
             began,
-            words,
-            leash: None,
+            stderr,
+            liveness: None,
         };
         Ok((ssh, stdin, stdout))
     }
@@ -350,29 +351,29 @@ impl AgentStart {
         input: &mut pipe::Sender,
         output: &mut BufReader<pipe::Receiver>,
         greeted_at: &mut Instant,
-    ) -> Result<Greeted, Trouble> {
+    ) -> Result<LinkKind, GreetingError> {
         let mut noise = String::new();
         let version = loop {
             let line = next_line(output, &noise).await?;
             if let Some(version) = line.strip_prefix(GREETING) {
                 break version.to_owned();
             }
-            if noise.len() < NOISE {
+            if noise.len() < OUTPUT_LIMIT {
                 noise.push_str(&line);
                 noise.push('\n');
             }
         };
         *greeted_at = Instant::now();
         if version != self.assignment.version {
-            return Err(Trouble::OtherVersion(version));
+            return Err(GreetingError::OtherVersion(version));
         }
-        self.assign(input).await.map_err(|_| Trouble::Ended {
+        self.assign(input).await.map_err(|_| GreetingError::Ended {
             noise: noise.clone(),
         })?;
         match next_line(output, &noise).await?.as_str() {
-            HERE => Ok(Greeted::Here),
-            BACK => Ok(Greeted::Back),
-            _ => Err(Trouble::Ended { noise }),
+            LINK_OVER_STDIO => Ok(LinkKind::OverStdio),
+            LINK_OVER_TCP => Ok(LinkKind::OverTcp),
+            _ => Err(GreetingError::Ended { noise }),
         }
     }
 
@@ -390,7 +391,7 @@ impl AgentStart {
 
     async fn link_of(
         &self,
-        arrival: oneshot::Receiver<SealedStream>,
+        connection: oneshot::Receiver<SealedStream>,
     ) -> Result<LinkToAgent, HostTrouble> {
         let lost = |problem: String| {
             self.trouble(
@@ -401,7 +402,7 @@ impl AgentStart {
                 "try again".to_owned(),
             )
         };
-        let stream = arrival
+        let stream = connection
             .await
             .map_err(|_| lost("the connection is gone".to_owned()))?;
         let (reader, writer) = split(stream).map_err(|error| lost(error.to_string()))?;
@@ -409,12 +410,12 @@ impl AgentStart {
     }
 }
 
-enum Greeted {
-    Here,
-    Back,
+enum LinkKind {
+    OverStdio,
+    OverTcp,
 }
 
-enum Trouble {
+enum GreetingError {
     /// Output ended without a greeting.
     Ended { noise: String },
     /// The agent is that of another version.
@@ -422,15 +423,18 @@ enum Trouble {
 }
 
 /// The next line of what the other side prints, without its end.
-async fn next_line(output: &mut BufReader<pipe::Receiver>, noise: &str) -> Result<String, Trouble> {
+async fn next_line(
+    output: &mut BufReader<pipe::Receiver>,
+    noise: &str,
+) -> Result<String, GreetingError> {
     let mut line = Vec::new();
-    let limit = u64::try_from(NOISE).unwrap_or(u64::MAX);
+    let limit = u64::try_from(OUTPUT_LIMIT).unwrap_or(u64::MAX);
     let read = (&mut *output)
         .take(limit)
         .read_until(b'\n', &mut line)
         .await;
     if !matches!(read, Ok(length) if length > 0) {
-        return Err(Trouble::Ended {
+        return Err(GreetingError::Ended {
             noise: noise.to_owned(),
         });
     }
@@ -438,13 +442,13 @@ async fn next_line(output: &mut BufReader<pipe::Receiver>, noise: &str) -> Resul
 }
 
 /// Keeps what `ssh` says, so that it does not wait for us and can be quoted.
-async fn listen(mut stderr: pipe::Receiver, words: Words) {
+async fn keep_stderr(mut pipe: pipe::Receiver, stderr: SshStderr) {
     let mut buffer = [0; 4096];
-    while let Ok(length) = stderr.read(&mut buffer).await {
+    while let Ok(length) = pipe.read(&mut buffer).await {
         if length == 0 {
             break;
         }
         tracing::debug!(said = %String::from_utf8_lossy(&buffer[..length]), "ssh");
-        words.add(&buffer[..length]);
+        stderr.add(&buffer[..length]);
     }
 }

@@ -26,16 +26,16 @@ const AT_ONCE: usize = 64;
 pub(crate) fn probe_all(
     targets: Vec<ProbeTarget>,
     key: &JobKey,
-    tell: impl Fn(ProbeTarget, Result<Duration, ProbeFailure>) + Clone + Send + 'static,
+    on_result: impl Fn(ProbeTarget, Result<Duration, ProbeFailure>) + Clone + Send + 'static,
 ) {
     let threads = targets.len().min(AT_ONCE);
     let queue = Arc::new(Mutex::new(targets));
     for _ in 0..threads {
-        let (queue, key, tell) = (Arc::clone(&queue), key.clone(), tell.clone());
+        let (queue, key, on_result) = (Arc::clone(&queue), key.clone(), on_result.clone());
         spawn_detached("hvd-probe", move || {
             let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
             while let Some(target) = next() {
-                tell(
+                on_result(
                     target,
                     probe(target.address, &key, target.host, PROBE_TIMEOUT),
                 );
@@ -55,11 +55,11 @@ pub(crate) const LOADED: Duration = Duration::from_secs(6);
 pub(crate) fn load(
     target: ProbeTarget,
     key: &JobKey,
-    tell: impl FnOnce(Result<f64, ProbeFailure>) + Send + 'static,
+    on_result: impl FnOnce(Result<f64, ProbeFailure>) + Send + 'static,
 ) {
     let key = key.clone();
     spawn_detached("hvd-load", move || {
-        tell(bandwidth(target.address, &key, LOAD, LOAD_TIMEOUT));
+        on_result(bandwidth(target.address, &key, LOAD, LOAD_TIMEOUT));
     });
 }
 
@@ -70,7 +70,9 @@ pub(crate) const LOOKED: Duration = Duration::from_secs(8);
 pub(crate) fn look(
     question: Question,
     reaped_by: ReapedBy,
-    tell: impl FnOnce(Extra) + Send + 'static,
+    on_result: impl FnOnce(Extra) + Send + 'static,
 ) {
-    spawn_detached("hvd-look", move || tell(thorough(&question, &reaped_by)));
+    spawn_detached("hvd-look", move || {
+        on_result(thorough(&question, &reaped_by))
+    });
 }

@@ -70,9 +70,9 @@ pub(crate) fn probe(
     target: SocketAddr,
     key: &JobKey,
     expected: u32,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Duration, ProbeFailure> {
-    let end = deadline::after(patience);
+    let end = deadline::after(timeout);
     let mut call = ProbeConnection::open(target, key, end)?;
     if call.identity != expected {
         return Err(ProbeFailure::AnotherHost {
@@ -88,14 +88,14 @@ pub(crate) fn probe(
 
 /// How many bytes per second reach the port at `target`. Loads grow as long as the next one fits
 /// into `budget` and is no larger than the largest request; the last one counts, because the way
-/// is warmest then. `patience` is for a way that is too slow even for the first.
+/// is warmest then. `timeout` is for a way that is too slow even for the first.
 pub(crate) fn bandwidth(
     target: SocketAddr,
     key: &JobKey,
     budget: Duration,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<f64, ProbeFailure> {
-    let end = deadline::after(patience);
+    let end = deadline::after(timeout);
     let mut call = ProbeConnection::open(target, key, end)?;
     let all_began = Instant::now();
     let mut length = FIRST_LOAD;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long a name server may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a host's name leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) async fn resolve(names: &[String]) -> Result<Vec<Resolved>> {
                 addresses: Vec::new(),
             },
             Some(answer) => {
-                let addresses = timeout(PATIENCE, answer).await;
+                let addresses = timeout(TIMEOUT, answer).await;
                 let addresses = addresses.ok().and_then(Result::ok).unwrap_or_default();
                 Resolved {
                     is_local: addresses.iter().any(|address| own.contains(address)),

@@ -139,10 +139,10 @@ where
         event.unwrap_or(LinkEvent::Lost(Loss::Closed))
     }
 
-    /// Sends what is still to be sent, as far as `patience` allows, and hangs up.
-    pub(crate) async fn finish(self, patience: Duration) {
+    /// Sends what is still to be sent, as far as `limit` allows, and hangs up.
+    pub(crate) async fn finish(self, limit: Duration) {
         let _ = self.outgoing.0.send(None);
-        let _ = timeout(patience, self.writer).await;
+        let _ = timeout(limit, self.writer).await;
         self.reader.abort();
         self.ports.clear();
     }

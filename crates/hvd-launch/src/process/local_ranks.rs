@@ -41,18 +41,18 @@ pub(crate) struct RankEnd {
 /// The ranks on this machine.
 #[derive(Debug, Default)]
 pub(crate) struct LocalRanks {
-    members: Vec<Member>,
+    processes: Vec<RankProcess>,
 }
 
 #[derive(Debug)]
-struct Member {
+struct RankProcess {
     rank: Rank,
     pid: Pid,
     /// Set as soon as it was reaped; its number may then belong to someone else.
     ended: Arc<AtomicBool>,
 }
 
-impl Member {
+impl RankProcess {
     fn is_running(&self) -> bool {
         !self.ended.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl LocalRanks {
                 // Nobody listens any more once the job was given up.
                 let _ = ends.send(RankEnd { rank, outcome });
             });
-            local_ranks.members.push(Member {
+            local_ranks.processes.push(RankProcess {
                 rank,
                 pid: started.pid,
                 ended,
@@ -97,20 +97,20 @@ impl LocalRanks {
 
     /// Rank and process number of everyone.
     pub(crate) fn pids(&self) -> impl Iterator<Item = (Rank, i32)> {
-        self.members
+        self.processes
             .iter()
-            .map(|member| (member.rank, member.pid.as_raw_pid()))
+            .map(|process| (process.rank, process.pid.as_raw_pid()))
     }
 
     /// Whole groups at once, so that nobody slips away by forking; then whoever left its group,
     /// but for `spared` and what is below these. Nobody gets the signal twice: some programs take a
     /// second SIGTERM for impatience.
     pub(crate) fn signal_everything(&self, signal: Signal, spared: &HashSet<i32>) {
-        let running = || self.members.iter().filter(|member| member.is_running());
-        let groups: HashSet<i32> = running().map(|member| member.pid.as_raw_pid()).collect();
+        let running = || self.processes.iter().filter(|process| process.is_running());
+        let groups: HashSet<i32> = running().map(|process| process.pid.as_raw_pid()).collect();
         let everyone = tree::descendants(getpid(), spared);
-        for member in running() {
-            worker::signal_group(member.pid, signal);
+        for process in running() {
+            worker::signal_group(process.pid, signal);
         }
         let others = everyone
             .into_iter()

@@ -82,11 +82,11 @@ impl SignalSet {
         before
     }
 
-    /// Takes one pending signal of this set, which must be blocked; `None` after `patience`.
-    pub(crate) fn wait(&self, patience: Option<Duration>) -> Option<i32> {
-        let timeout = patience.map(|patience| libc::timespec {
-            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: patience.subsec_nanos().into(),
+    /// Takes one pending signal of this set, which must be blocked; `None` after `timeout`.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<i32> {
+        let timeout = timeout.map(|timeout| libc::timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
         });
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the set is initialised, no details are asked for, and a null timeout means none.

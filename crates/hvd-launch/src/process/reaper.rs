@@ -81,14 +81,14 @@ impl Reaper {
     fn collect(&self) {
         loop {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => self.tell(pid, status),
+                Ok(Some((pid, status))) => self.notify(pid, status),
                 Err(Errno::INTR) => {}
                 Ok(None) | Err(_) => return,
             }
         }
     }
 
-    fn tell(&self, pid: Pid, status: WaitStatus) {
+    fn notify(&self, pid: Pid, status: WaitStatus) {
         let outcome = match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => ProcessExit::Exited(code),
             (None, Some(signal)) => ProcessExit::Killed(signal),

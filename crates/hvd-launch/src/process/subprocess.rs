@@ -20,10 +20,10 @@ use rustix::{
 use super::{exit::ProcessExit, reaper::Reaper};
 
 /// The most that is read of an answer; nobody asks for more.
-const LONGEST: usize = 256 * 1024;
+const OUTPUT_LIMIT: usize = 256 * 1024;
 
 /// How long a killed process is waited for; one that hangs in a driver may never end.
-const LAST_WAIT: Duration = Duration::from_secs(1);
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Who waits for the children of this process.
 #[derive(Clone)]
@@ -35,18 +35,18 @@ pub(crate) enum ReapedBy {
     Starter,
 }
 
-/// What the program writes to stdout, if it ends well within `patience`.
+/// What the program writes to stdout, if it ends well within `timeout`.
 pub(crate) fn output(
     command: &mut Command,
-    patience: Duration,
+    timeout: Duration,
     reaped_by: &ReapedBy,
 ) -> io::Result<String> {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    let (mut child, stdout) = Kept::start(command.process_group(0), reaped_by)?;
+    let (mut child, stdout) = ChildGuard::start(command.process_group(0), reaped_by)?;
     let text = read_to_end(stdout, end)?;
     match child.ended_by(end) {
         None => Err(io::ErrorKind::TimedOut.into()),
@@ -61,7 +61,7 @@ fn read_to_end(stdout: Option<ChildStdout>, end: Instant) -> io::Result<Vec<u8>>
         return Ok(text);
     };
     let mut piece = [0; 4096];
-    while text.len() < LONGEST {
+    while text.len() < OUTPUT_LIMIT {
         if !is_ready(pipe.as_fd(), end)? {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -87,23 +87,23 @@ fn is_ready(descriptor: BorrowedFd<'_>, end: Instant) -> io::Result<bool> {
 }
 
 /// A child that is ended, with all it started, when nobody needs it any more.
-struct Kept {
+struct ChildGuard {
     pid: Option<Pid>,
     end: Receiver<ProcessExit>,
     has_ended: bool,
 }
 
-impl Kept {
+impl ChildGuard {
     fn start(
         command: &mut Command,
         reaped_by: &ReapedBy,
     ) -> io::Result<(Self, Option<ChildStdout>)> {
         let (sender, end) = mpsc::channel();
-        let tell = move |outcome| {
+        let on_end = move |outcome| {
             let _ = sender.send(outcome);
         };
         let mut child = match reaped_by {
-            ReapedBy::Reaper(reaper) => reaper.spawn(command, tell.clone())?,
+            ReapedBy::Reaper(reaper) => reaper.spawn(command, on_end.clone())?,
             #[cfg(test)]
             ReapedBy::Starter => command.spawn()?,
         };
@@ -115,7 +115,7 @@ impl Kept {
         let stdout = child.stdout.take();
         #[cfg(test)]
         if let ReapedBy::Starter = reaped_by {
-            tests::wait_for(child, tell);
+            tests::wait_for(child, on_end);
         }
         Ok((kept, stdout))
     }
@@ -128,7 +128,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // Once it was reaped its number may be another's.
         if self.has_ended || self.end.try_recv().is_ok() {
@@ -137,7 +137,7 @@ impl Drop for Kept {
         if let Some(pid) = self.pid {
             let _ = kill_process_group(pid, Signal::KILL);
         }
-        let _ = self.end.recv_timeout(LAST_WAIT);
+        let _ = self.end.recv_timeout(KILL_TIMEOUT);
     }
 }
 
@@ -149,17 +149,17 @@ mod tests {
 
     use super::*;
 
-    fn run(script: &str, patience: Duration) -> io::Result<String> {
+    fn run(script: &str, timeout: Duration) -> io::Result<String> {
         let mut command = Command::new("/bin/sh");
-        output(command.args(["-c", script]), patience, &ReapedBy::Starter)
+        output(command.args(["-c", script]), timeout, &ReapedBy::Starter)
     }
 
     /// Does what a reaper would: the tests of a program share one process, and a reaper would take
     /// the children of other tests as well.
-    pub(crate) fn wait_for(mut child: Child, tell: impl FnOnce(ProcessExit) + Send + 'static) {
+    pub(crate) fn wait_for(mut child: Child, on_end: impl FnOnce(ProcessExit) + Send + 'static) {
         let wait = move || {
             let status = child.wait().unwrap();
-            tell(match status.code() {
+            on_end(match status.code() {
                 Some(code) => ProcessExit::Exited(code),
                 None => ProcessExit::Killed(status.signal().unwrap()),
             });
@@ -188,8 +188,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let note = directory.path().join("pid");
         let hang = format!("sleep 60 & echo $! > {}; exec >&-; wait", note.display());
-        for (script, patience) in [(hang.as_str(), 2000), ("sleep 60", 100)] {
-            let error = run(script, Duration::from_millis(patience)).unwrap_err();
+        for (script, timeout) in [(hang.as_str(), 2000), ("sleep 60", 100)] {
+            let error = run(script, Duration::from_millis(timeout)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         }
         assert!(began.elapsed() < Duration::from_secs(20));

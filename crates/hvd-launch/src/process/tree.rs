@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// One process as `/proc` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ProcessEntry {
     pub(crate) pid: i32,
     /// Its process group.
     pub(crate) group: i32,
@@ -21,7 +21,7 @@ pub(crate) struct Entry {
 
 /// The processes below `root`, without `root`, without those that have ended and only wait to be
 /// reaped, and without `unrelated` and what is below these.
-pub(crate) fn descendants(root: Pid, unrelated: &HashSet<i32>) -> Vec<Entry> {
+pub(crate) fn descendants(root: Pid, unrelated: &HashSet<i32>) -> Vec<ProcessEntry> {
     below(root.as_raw_pid(), &snapshot(), unrelated)
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn children(root: Pid) -> HashSet<i32> {
 }
 
 /// Sends a signal to each; one that has just ended is no error.
-pub(crate) fn signal_all(processes: impl IntoIterator<Item = Entry>, signal: Signal) {
-    for Entry { pid, .. } in processes {
+pub(crate) fn signal_all(processes: impl IntoIterator<Item = ProcessEntry>, signal: Signal) {
+    for ProcessEntry { pid, .. } in processes {
         let Some(process) = Pid::from_raw(pid) else {
             continue;
         };
@@ -47,8 +47,8 @@ pub(crate) fn signal_all(processes: impl IntoIterator<Item = Entry>, signal: Sig
     }
 }
 
-fn below(root: i32, entries: &[Entry], unrelated: &HashSet<i32>) -> Vec<Entry> {
-    let mut by_parent: HashMap<i32, Vec<Entry>> = HashMap::new();
+fn below(root: i32, entries: &[ProcessEntry], unrelated: &HashSet<i32>) -> Vec<ProcessEntry> {
+    let mut by_parent: HashMap<i32, Vec<ProcessEntry>> = HashMap::new();
     for entry in entries {
         by_parent.entry(entry.parent).or_default().push(*entry);
     }
@@ -67,7 +67,7 @@ fn below(root: i32, entries: &[Entry], unrelated: &HashSet<i32>) -> Vec<Entry> {
     found
 }
 
-fn snapshot() -> Vec<Entry> {
+fn snapshot() -> Vec<ProcessEntry> {
     let Ok(directory) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -79,14 +79,14 @@ fn snapshot() -> Vec<Entry> {
 }
 
 /// `pid (name) state parent ...`; the name may hold anything, even blanks and brackets.
-fn parse(pid: i32, stat: &[u8]) -> Option<Entry> {
+fn parse(pid: i32, stat: &[u8]) -> Option<ProcessEntry> {
     let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let is_zombie = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    Some(Entry {
+    Some(ProcessEntry {
         pid,
         group,
         parent,
@@ -103,7 +103,7 @@ mod tests {
         let entry = parse(7, b"7 (a) S 1 (b) R 42 8 7 0").unwrap();
         assert_eq!(
             entry,
-            Entry {
+            ProcessEntry {
                 pid: 7,
                 group: 8,
                 parent: 42,
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn finds_the_living_below_a_process_but_no_strangers() {
-        let entry = |pid, parent| Entry {
+        let entry = |pid, parent| ProcessEntry {
             pid,
             group: 1,
             parent,

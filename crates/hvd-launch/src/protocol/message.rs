@@ -3,7 +3,7 @@
 //! ```text
 //! agent   greeting line on standard output, with its version
 //! driver  Assignment, on standard input: all secrets and the whole environment
-//! agent   "back" or "here" on standard output: where the link is
+//! agent   "tcp" or "stdio" on standard output: where the link is
 //!         ---- from here on over the link ----
 //! agent   Hello, with what it knows of its host
 //! driver  Look                       agent   Looked            both for the doctor only
@@ -37,10 +37,10 @@ use crate::{
 pub(crate) const GREETING: &str = "horovod-agent ";
 
 /// Said by an agent that has reached the driver: the link is a connection of its own.
-pub(crate) const BACK: &str = "back";
+pub(crate) const LINK_OVER_TCP: &str = "tcp";
 
 /// Said by an agent that has not: the link is its standard input and output.
-pub(crate) const HERE: &str = "here";
+pub(crate) const LINK_OVER_STDIO: &str = "stdio";
 
 /// Said by the driver on the connection that it takes.
 pub(crate) const TAKEN: u8 = 1;

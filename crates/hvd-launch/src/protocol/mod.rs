@@ -5,7 +5,7 @@ mod message;
 mod tunnel;
 
 pub(crate) use message::{
-    AgentNotice, AgentOrder, Assignment, BACK, GREETING, HERE, Introduction, Opening,
-    RankAssignment, Secret, TAKEN, Urgency,
+    AgentNotice, AgentOrder, Assignment, GREETING, Introduction, LINK_OVER_STDIO, LINK_OVER_TCP,
+    Opening, RankAssignment, Secret, TAKEN, Urgency,
 };
 pub(crate) use tunnel::carry;

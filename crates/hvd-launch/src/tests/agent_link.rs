@@ -9,7 +9,7 @@ use std::{
 use hvd_rendezvous::JobKey;
 
 use crate::{
-    agent::driver_connection::reach,
+    agent::driver_connection::connect_back,
     driver::agent_port::{AgentIdentity, AgentPort},
     protocol::{Assignment, Secret},
 };
@@ -38,7 +38,7 @@ async fn both_sides_settle_on_the_same_of_many_connections() {
     for host in 0..20_u32 {
         let arrival = port.expect(host, AgentIdentity::default());
         let assignment = assignment(host, &key, port.port());
-        let mut agent = reach(&assignment, &key).await.unwrap();
+        let mut agent = connect_back(&assignment, &key).await.unwrap();
         let mut driver = arrival.await.unwrap();
         let mut ours = agent.session.over(&agent.stream);
         ours.write_all(&host.to_le_bytes()).unwrap();

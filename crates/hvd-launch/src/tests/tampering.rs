@@ -8,7 +8,7 @@ use hvd_testkit::{Attack, Direction, Tampering, TamperingProxy};
 use tokio::time::timeout;
 
 use crate::{
-    agent::driver_connection::knock,
+    agent::driver_connection::connect,
     driver::agent_port::{AgentIdentity, AgentPort},
     link::{AgentLink, LinkEvent, Loss, split},
 };
@@ -40,9 +40,9 @@ async fn attempt(tampering: Tampering) -> [Loss; 2] {
     let proxy = TamperingProxy::new(tampering);
     let way = proxy.in_front_of(target, "127.0.0.1:0".parse().unwrap());
     let (theirs, way) = (key.clone(), way.unwrap());
-    let knocking = tokio::task::spawn_blocking(move || knock(way, &theirs, 7));
+    let connecting = tokio::task::spawn_blocking(move || connect(way, &theirs, 7));
     let driver = timeout(LONG, arrival).await.unwrap().unwrap();
-    let agent = knocking.await.unwrap().unwrap();
+    let agent = connecting.await.unwrap().unwrap();
     let start = |secure| {
         let (reader, writer) = split(secure).unwrap();
         TestLink::start(reader, writer)

@@ -18,7 +18,7 @@ use super::{AgentIdentity, ExpectedAgents};
 use crate::protocol::Introduction;
 
 /// How long a call may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most bytes an introduction may have.
 const LIMIT: u32 = 4096;
@@ -26,21 +26,21 @@ const LIMIT: u32 = 4096;
 /// Hears an agent out and gives its connection to whoever expects it.
 pub(super) fn receive(
     mut guest: AcceptedConnection<TcpStream>,
-    waiting: &ExpectedAgents,
+    expected: &ExpectedAgents,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
     }
     let (socket, session) = guest.parts();
-    let timed = Timed::new(socket, deadline::after(PATIENCE));
+    let timed = Timed::new(socket, deadline::after(IDENTITY_TIMEOUT));
     let introduction = read(&mut session.over(timed)).map_err(HandshakeError::io(doing))?;
     let from = guest
         .stream()
         .peer_addr()
         .map_err(HandshakeError::io(doing))?;
-    let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    let hosts = waiting
+    let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
+    let hosts = expected
         .iter()
         .map(|(host, (identity, _))| (*host, identity));
     let Some(host) = recognise(&introduction, from.ip().to_canonical(), &hosts) else {
@@ -49,8 +49,8 @@ pub(super) fn receive(
             "an agent called `{name}` is not expected"
         )));
     };
-    if let Some((_, expected)) = waiting.remove(&host) {
-        let _ = expected.send(super::keep(guest)?);
+    if let Some((_, sender)) = expected.remove(&host) {
+        let _ = sender.send(super::take_over(guest)?);
     }
     Ok(())
 }

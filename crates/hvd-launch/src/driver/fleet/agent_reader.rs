@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long the end of an `ssh` may take to explain the end of a link, or to follow it.
-const SSH_END: Duration = Duration::from_secs(1);
+const SSH_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Listens to one agent and passes on what it says.
 pub(super) struct AgentReader {
@@ -55,7 +55,7 @@ impl AgentReader {
                 }
                 LinkEvent::Lost(loss) => {
                     let why = match end {
-                        Some(end) => lost_by(end, &words_of(ssh.as_ref())),
+                        Some(end) => lost_by(end, &stderr_of(ssh.as_ref())),
                         None => explain(&loss, &mut ssh).await,
                     };
                     self.send(HostEvent::Lost(why));
@@ -65,11 +65,11 @@ impl AgentReader {
         }
         // The agent has no more to say; its `ssh` ends with it.
         if let Some(ssh) = &mut ssh {
-            ssh.release();
+            ssh.close_stdin();
         }
-        link.finish(SSH_END).await;
+        link.finish(SSH_END_TIMEOUT).await;
         if end.is_none() && ssh.is_some() {
-            let _ = timeout(SSH_END, end_of(&mut ssh)).await;
+            let _ = timeout(SSH_END_TIMEOUT, end_of(&mut ssh)).await;
         }
         self.send(HostEvent::Message(AgentNotice::Gone));
     }
@@ -95,8 +95,8 @@ async fn end_of(ssh: &mut Option<Ssh>) -> ProcessExit {
     }
 }
 
-fn words_of(ssh: Option<&Ssh>) -> String {
-    ssh.map(Ssh::words).unwrap_or_default()
+fn stderr_of(ssh: Option<&Ssh>) -> String {
+    ssh.map(Ssh::stderr).unwrap_or_default()
 }
 
 /// What the agent says next; nothing once its `ssh` has ended and it has no more to say. `end` is
@@ -114,11 +114,11 @@ async fn next_event(
             ended = end_of(ssh) => *end = Some(ended),
         }
     }
-    let patience = match end {
-        Some(ProcessExit::Exited(0)) => SSH_END,
+    let wait = match end {
+        Some(ProcessExit::Exited(0)) => SSH_END_TIMEOUT,
         _ => Duration::ZERO,
     };
-    timeout(patience, link.next_event()).await.ok()
+    timeout(wait, link.next_event()).await.ok()
 }
 
 /// The end of `ssh` often says more than the end of the link.
@@ -134,16 +134,16 @@ async fn explain(loss: &Loss, ssh: &mut Option<Ssh>) -> String {
         Loss::Broken(problem) => format!("the connection to its agent broke: {problem}"),
         // Without an ssh there is nothing to wait for, and the ranks elsewhere are ending already.
         Loss::Closed if ssh.is_none() => messages::agent_gone(),
-        Loss::Closed => match timeout(SSH_END, end_of(ssh)).await {
-            Ok(end) => lost_by(end, &words_of(ssh.as_ref())),
+        Loss::Closed => match timeout(SSH_END_TIMEOUT, end_of(ssh)).await {
+            Ok(end) => lost_by(end, &stderr_of(ssh.as_ref())),
             Err(_) => "its agent has gone".to_owned(),
         },
     }
 }
 
 /// In words, from how `ssh` ended: it passes the status of the agent on, or 255 for its own.
-fn lost_by(end: ProcessExit, words: &str) -> String {
-    let lines = ssh::said(words);
+fn lost_by(end: ProcessExit, stderr: &str) -> String {
+    let lines = ssh::said(stderr);
     let last = lines.iter().rfind(|line| !line.is_empty());
     let quoted = last.map_or_else(String::new, |line| format!(": {line}"));
     match end {

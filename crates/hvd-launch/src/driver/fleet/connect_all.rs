@@ -25,7 +25,7 @@ pub(super) fn ranks_of(start: &AgentStart) -> HashSet<Rank> {
 }
 
 /// Calls every host at once and waits for all, so that a user hears of all troubles together.
-pub(super) async fn call(
+pub(super) async fn start_all(
     starts: Vec<AgentStart>,
     port: AgentPort,
     reaper: &Reaper,

@@ -20,7 +20,7 @@ use super::{
 use crate::process::{ReapedBy, subprocess};
 
 /// How long each program may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Prints one line of JSON: see [`PythonAnswer`]. The current directory is taken off the path, so
 /// that no file of the user's shadows a module. One package goes by several names.
@@ -155,7 +155,7 @@ impl Programs<'_> {
         if files::directory(&question.directory) == WorkingDirectory::Present {
             command.current_dir(&question.directory);
         }
-        match subprocess::output(&mut command, PATIENCE, self.reaped_by) {
+        match subprocess::output(&mut command, TIMEOUT, self.reaped_by) {
             Ok(text) => Some(text),
             Err(error) => {
                 tracing::debug!(program, %error, "a program did not tell about this host");

@@ -82,8 +82,8 @@ fn a_silent_listener_is_given_up() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = silent.local_addr().unwrap();
     let began = Instant::now();
-    for patience in [Duration::ZERO, Duration::from_millis(100)] {
-        let failure = probe(address, &key(), 5, patience).unwrap_err();
+    for timeout in [Duration::ZERO, Duration::from_millis(100)] {
+        let failure = probe(address, &key(), 5, timeout).unwrap_err();
         assert_eq!(failure, ProbeFailure::TimedOut);
     }
     assert!(began.elapsed() < Duration::from_secs(10));
@@ -137,8 +137,8 @@ fn a_slow_load_ends_with_its_patience() {
         drop(sender);
         let _ = (&stream).read_to_end(&mut rest);
     });
-    let patience = Duration::from_millis(200);
-    let failure = bandwidth(address, &key, LONG, patience).unwrap_err();
+    let timeout = Duration::from_millis(200);
+    let failure = bandwidth(address, &key, LONG, timeout).unwrap_err();
     assert_eq!(failure, ProbeFailure::TimedOut);
     thread.join().unwrap();
 }

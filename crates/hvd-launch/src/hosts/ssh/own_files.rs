@@ -22,7 +22,7 @@ use super::{
 use crate::process::{ReapedBy, Reaper, spawn_detached, subprocess};
 
 /// How long a program may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Prints the path of the wheel, if `pip` noted one and it is still there.
 const WHEEL: &str = "\
@@ -98,9 +98,9 @@ pub(crate) async fn wheel(interpreter: &str, reaped_by: ReapedBy) -> Option<Stri
 async fn output(mut command: Command, reaped_by: ReapedBy) -> Option<String> {
     let (sender, printed) = oneshot::channel();
     spawn_detached("hvd-own-files", move || {
-        let _ = sender.send(subprocess::output(&mut command, PATIENCE, &reaped_by));
+        let _ = sender.send(subprocess::output(&mut command, TIMEOUT, &reaped_by));
     });
-    let printed = timeout(PATIENCE * 2, printed).await.ok()?.ok()?;
+    let printed = timeout(TIMEOUT * 2, printed).await.ok()?.ok()?;
     printed
         .inspect_err(|error| tracing::debug!(%error, "a remedy stays without details"))
         .ok()

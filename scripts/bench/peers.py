@@ -40,7 +40,7 @@ class MpiPeer:
         """The command line of a job, but for the workloads."""
         options = []
         if self.kind == "openmpi":
-            # More ranks than cores are bound to none; in containers everybody is root.
+            # More ranks than cores are bound to none; containers usually run as root.
             options = ["--oversubscribe", "--bind-to", "none", "--allow-run-as-root"]
         return [f"mpirun.{self.kind}", "-np", str(np), *options, self.program]
 
@@ -74,7 +74,7 @@ def run(peer, np, workloads, seconds, folder):
 
 
 def free_port():
-    """A port that nobody uses at this moment."""
+    """A port that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

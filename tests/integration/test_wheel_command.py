@@ -18,6 +18,9 @@ import pytest
 
 DIST = Path(__file__).parents[2] / "dist"
 
+# Two environments are made, each with packages from an index.
+pytestmark = pytest.mark.timeout(300)
+
 TRAIN = """
 import numpy as np
 import horovod.numpy as hvd

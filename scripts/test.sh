@@ -5,7 +5,7 @@ source "$(dirname "$0")/environment.sh"
 # TensorFlow tells at every start which instructions it was not built for.
 export TF_CPP_MIN_LOG_LEVEL=2
 
-TOOLS=(ruff mypy pytest pytest-timeout numpy 'cloudpickle>=2')
+TOOLS=(auditwheel ruff mypy pytest pytest-timeout numpy 'cloudpickle>=2')
 
 install_tools() { make_venv; "$BIN/pip" install --upgrade pip; "$BIN/pip" install "${TOOLS[@]}"; }
 

@@ -15,6 +15,7 @@ mod logging;
 mod settings;
 mod typo;
 mod value;
+mod wheel;
 
 use std::{
     ffi::OsString,
@@ -24,6 +25,7 @@ use std::{
 
 use clap::Parser;
 pub use hvd_launch::driver_above;
+pub use wheel::WrittenWheel;
 
 use crate::{args::Args, settings::Settings};
 
@@ -39,6 +41,9 @@ pub fn run(argv: &[String]) -> i32 {
     let python = Python {
         interpreter: "python3",
         is_installed: &|_| false,
+        write_wheel: &|_| {
+            Err("this horovodrun was not installed from a wheel; in a checkout, `make wheel` makes one".to_owned())
+        },
     };
     run_with(argv, &python)
 }
@@ -50,6 +55,9 @@ pub struct Python<'a> {
     pub interpreter: &'a str,
     /// Answers whether a package is there; asked only by `--check-build`.
     pub is_installed: &'a dyn Fn(&str) -> bool,
+    /// Writes the installed package as a wheel into a directory, or says why not; asked only by
+    /// `horovodrun wheel`.
+    pub write_wheel: &'a dyn Fn(&str) -> Result<WrittenWheel, String>,
 }
 
 impl std::fmt::Debug for Python<'_> {
@@ -74,6 +82,7 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
             agent::WORD => return agent::run(program, words, &environment),
             debug::WORD => return debug::run(program, words, &environment),
             doctor::WORD => return doctor::run(words, environment, python.interpreter),
+            wheel::WORD => return wheel::run(program, words, python),
             word => {
                 if let Some(text) = typo::explain(word, &environment) {
                     return complain("horovodrun", &text);

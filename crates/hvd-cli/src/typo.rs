@@ -1,4 +1,4 @@
-//! A first word that is nearly `agent`, `debug` or `doctor`, and no program: a slip of the fingers,
+//! A first word that is nearly `agent`, `debug`, `doctor` or `wheel`, and no program: a slip of the fingers,
 //! for which asking for `-np` would be no help.
 
 use std::{
@@ -6,10 +6,10 @@ use std::{
     path::Path,
 };
 
-use crate::{agent, debug, doctor};
+use crate::{agent, debug, doctor, wheel};
 
 /// Commands of `horovodrun` that are its first word.
-const WORDS: [&str; 3] = [agent::WORD, debug::WORD, doctor::WORD];
+const WORDS: [&str; 4] = [agent::WORD, debug::WORD, doctor::WORD, wheel::WORD];
 
 /// How many letters may be wrong, missing, too many or exchanged.
 const SLIPS: usize = 2;
@@ -77,6 +77,7 @@ mod tests {
             ("debgu", "debug"),
             ("agnt", "agent"),
             ("agents", "agent"),
+            ("whel", "wheel"),
         ] {
             let text = said(word).unwrap();
             let expected = format!("did you mean `horovodrun {meant}`?");

@@ -24,6 +24,9 @@ pub(crate) fn run_commandline(py: Python<'_>, arguments: Vec<String>) -> i32 {
     let python = hvd_cli::Python {
         interpreter: &interpreter,
         is_installed: &|package| is_installed(py, package),
+        write_wheel: &|directory| {
+            write_wheel(py, directory).map_err(|error| error.value(py).to_string())
+        },
     };
     hvd_cli::run_with(&argv, &python)
 }
@@ -39,6 +42,13 @@ fn is_installed(py: Python<'_>, package: &str) -> bool {
         .import("importlib.util")
         .and_then(|importlib| importlib.call_method1("find_spec", (package,)));
     spec.is_ok_and(|spec| !spec.is_none())
+}
+
+/// Writes the installed package as a wheel.
+fn write_wheel(py: Python<'_>, directory: &str) -> PyResult<hvd_cli::WrittenWheel> {
+    let module = py.import("horovod.runner.wheel")?;
+    let (path, to_install) = module.call_method1("write", (directory,))?.extract()?;
+    Ok(hvd_cli::WrittenWheel { path, to_install })
 }
 
 /// Stores a value for the launcher or for other ranks.

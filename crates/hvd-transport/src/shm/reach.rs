@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::shared_slots::SharedSlots;
-use super::turn::expect_end;
+use super::slot_wait::expect_end;
 use crate::os::peer_memory;
 use crate::{Error, Result};
 

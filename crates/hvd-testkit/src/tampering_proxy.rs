@@ -108,7 +108,7 @@ impl TamperingProxy {
             while let Ok((stream, _)) = listener.accept() {
                 let this = this.clone();
                 let _ = spawn("hvd-test-tamper", move || {
-                    drop(this.forward(stream, target))
+                    drop(this.forward(stream, target));
                 });
             }
         })?;

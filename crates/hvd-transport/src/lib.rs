@@ -25,6 +25,7 @@ mod os;
 mod rank_context;
 mod secure_connection;
 mod shm;
+mod spin;
 mod tcp;
 pub mod testing;
 mod transport;

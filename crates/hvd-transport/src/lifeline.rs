@@ -214,7 +214,7 @@ impl Watcher {
             while let Some(command) = self.commands.pop() {
                 match command {
                     WatcherCommand::Report(failure) => {
-                        self.broadcast(None, &LifelineMessage::Failure(failure))
+                        self.broadcast(None, &LifelineMessage::Failure(failure));
                     }
                     WatcherCommand::Ask {
                         number,

@@ -35,7 +35,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use hvd_rendezvous::objects::ObjectSeal;
@@ -46,6 +45,7 @@ use crate::mixed::{HostMemory, Mixed};
 use crate::os::event::Flag;
 use crate::rank_context::RankContext;
 use crate::shm::{Capacities, SharedMemory};
+use crate::spin;
 use crate::tcp::{Links, STRIPE, Tcp};
 use crate::{Abort, Error, Failure, Lifeline, Result, Transport, mem};
 use directory::PeerDirectory;
@@ -318,8 +318,7 @@ impl Bootstrap {
             .endpoints()
             .iter()
             .filter(|endpoint| endpoint.is_on_machine_of(own));
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        ranks.count() <= cores
+        spin::has_core_for_each(ranks.count())
     }
 
     fn topology(&self) -> Topology {

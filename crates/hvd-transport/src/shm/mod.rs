@@ -14,9 +14,9 @@ mod ring_tests;
 mod rings;
 mod segment;
 mod shared_slots;
+mod slot_wait;
 mod slots;
 mod transport;
-mod turn;
 
 // The test `interleavings` compiles the doorbell with other atomics under this name.
 use std::sync::atomic;

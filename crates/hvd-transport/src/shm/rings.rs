@@ -3,10 +3,8 @@
 //! Peers are numbered by their index in the segment; the callers know which ranks of the job they
 //! are.
 
-use std::hint;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hvd_types::Rank;
 
@@ -14,17 +12,8 @@ use super::doorbell::Doorbell;
 use super::ring::Corrupt;
 use super::segment::{Segment, SegmentPart};
 use crate::os::event::Flag;
+use crate::spin::{self, SpinPolicy};
 use crate::{Lane, Result, Waker};
-
-/// How long a wait looks before it sleeps, where every rank has a core of its own: about as long
-/// as falling asleep and being woken takes.
-const SPIN: Duration = Duration::from_micros(50);
-
-/// How often a wait lets others run before it sleeps, where ranks outnumber cores.
-const YIELDS: u32 = 20;
-
-/// Looks between two glances at the clock while spinning.
-const LOOKS: u32 = 32;
 
 /// One rank's end of the shared memory of its host.
 #[derive(Debug)]
@@ -36,7 +25,9 @@ pub(crate) struct Rings {
     pub(super) doorbells: Arc<[Doorbell]>,
     /// What this rank's doorbell had counted when the last wait ended.
     seen: u32,
-    spin: Duration,
+    /// How waits for bytes spin, and waits for slots.
+    ring_spin: SpinPolicy,
+    pub(super) slot_spin: SpinPolicy,
 }
 
 impl Rings {
@@ -45,19 +36,15 @@ impl Rings {
     pub(crate) fn new(segment: &Segment, own: usize, flags: &[Arc<Flag>]) -> Result<Self> {
         let part = segment.claim(Rank::from_index(own))?;
         let doorbells: Arc<[Doorbell]> = segment.doorbells(flags).into();
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let spin = if segment.ranks() <= cores {
-            SPIN
-        } else {
-            Duration::ZERO
-        };
+        let has_cores = spin::has_core_for_each(segment.ranks());
         let seen = doorbells[own].count();
         Ok(Self {
             own,
             part,
             doorbells,
             seen,
-            spin,
+            ring_spin: SpinPolicy::new(spin::RINGS, has_cores),
+            slot_spin: SpinPolicy::new(spin::SLOTS, has_cores),
         })
     }
 
@@ -113,34 +100,15 @@ impl Rings {
         (0..self.doorbells.len()).any(|peer| self.can_recv(peer, Lane::Control))
     }
 
-    /// Looks for work for a short while, if there are cores for that; true if there is some, or
-    /// the bell was rung.
+    /// Spins before a wait sleeps; true if there is work, or the bell was rung.
     pub(crate) fn spin(&self, deadline: Option<Instant>, has_work: impl Fn() -> bool) -> bool {
-        if self.spin.is_zero() {
-            return self.give_way(has_work);
-        }
-        let start = Instant::now();
-        let end = deadline.map_or(start + self.spin, |deadline| {
-            deadline.min(start + self.spin)
-        });
-        while Instant::now() < end {
-            for _ in 0..LOOKS {
-                if has_work() || self.bell().count() != self.seen {
-                    return true;
-                }
-                hint::spin_loop();
+        let mut spin = self.ring_spin.start(deadline);
+        while !has_work() && self.bell().count() == self.seen {
+            if !spin.again() {
+                return false;
             }
         }
-        false
-    }
-
-    /// As [`Rings::spin`], where ranks outnumber cores: lets others run, of whom one may be the
-    /// peer that is waited for.
-    fn give_way(&self, has_work: impl Fn() -> bool) -> bool {
-        (0..YIELDS).any(|_| {
-            thread::yield_now();
-            has_work() || self.bell().count() != self.seen
-        })
+        true
     }
 
     /// This rank's doorbell.
@@ -156,11 +124,6 @@ impl Rings {
     /// A wait is over; rings that come from here on end the next one.
     pub(crate) fn awake(&mut self) {
         self.seen = self.bell().count();
-    }
-
-    /// Whether every rank of the host has a core of its own.
-    pub(super) fn has_cores(&self) -> bool {
-        !self.spin.is_zero()
     }
 
     pub(crate) fn waker(&self) -> Waker {

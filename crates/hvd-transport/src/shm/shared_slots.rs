@@ -23,8 +23,8 @@ use hvd_types::Rank;
 
 use super::ring::Corrupt;
 use super::rings::Rings;
+use super::slot_wait::{AwaitedCount, corrupted};
 use super::slots::{self, SlotEvent, SlotPeer, Slots};
-use super::turn::{AwaitedCount, corrupted};
 use crate::Result;
 use crate::rank_context::RankContext;
 

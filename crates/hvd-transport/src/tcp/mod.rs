@@ -20,7 +20,6 @@ mod connection;
 mod links;
 #[cfg(test)]
 mod tests;
-mod vigil;
 
 use std::io;
 use std::net::TcpStream;
@@ -33,12 +32,12 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::os::event::{Flag, poll};
 use crate::rank_context::RankContext;
+use crate::spin::{self, Spin, SpinPolicy};
 use crate::{ConnectionCount, Error, Failure, Interest, Lane, Result, Transport, Wake, Waker};
 pub(crate) use bundle::{Bundle, STRIPE};
 pub(crate) use connection::Connection;
 use links::LaneState;
 pub(crate) use links::{LaneConnector, Links};
-use vigil::Vigil;
 
 /// How long a wait for a peer that closed its connection waits for the reason.
 const GRACE: Duration = Duration::from_secs(1);
@@ -52,8 +51,8 @@ pub(crate) struct Tcp {
     flag: Arc<Flag>,
     /// Kept from one wait to the next for its memory.
     wanted: Vec<PolledConnection>,
-    /// How waits begin for which somebody waits.
-    vigil: Vigil,
+    /// How eager waits for control messages spin.
+    spin: SpinPolicy,
     /// Whether somebody waits for the next control message.
     eager: bool,
     /// The process whose connections these are; a forked child must not close them.
@@ -73,13 +72,13 @@ impl Tcp {
     /// Waits of this rank also end when `flag` is raised.
     pub(crate) fn new(context: RankContext, links: Links, flag: Arc<Flag>) -> Self {
         let (wanted, process) = (Vec::new(), std::process::id());
-        let vigil = Vigil::new(context.has_cores);
+        let spin = SpinPolicy::new(spin::CONNECTIONS, context.has_cores);
         let mut this = Self {
             context,
             links,
             flag,
             wanted,
-            vigil,
+            spin,
             eager: false,
             process,
         };
@@ -167,7 +166,7 @@ impl Tcp {
     fn sleep(
         &self,
         wanted: &mut Vec<PolledConnection>,
-        vigil: Option<&mut Vigil>,
+        spin: Option<&mut Spin>,
         deadline: Option<Instant>,
     ) -> io::Result<bool> {
         let mut polled = Vec::with_capacity(1 + wanted.len());
@@ -177,10 +176,8 @@ impl Tcp {
                 polled.push(PollFd::new(stream, wanted.flags));
             }
         }
-        let in_time = match vigil {
-            Some(vigil) => vigil.wait(&mut polled, deadline)?,
-            None => poll(&mut polled, deadline)?,
-        };
+        let is_ready = spin.map_or(Ok(false), |spin| spin_on(&mut polled, spin))?;
+        let in_time = is_ready || poll(&mut polled, deadline)?;
         if polled[0].revents().contains(PollFlags::IN) {
             self.flag.lower();
         }
@@ -308,16 +305,18 @@ impl Transport for Tcp {
         };
         let mut wanted = std::mem::take(&mut self.wanted);
         self.choose(interest, &mut wanted);
-        let mut vigil = self.vigil;
-        let looks = self.eager && matches!(interest, Interest::Control { .. });
+        let is_eager = self.eager && matches!(interest, Interest::Control { .. });
         let in_time = if self.has_input(&wanted) {
             wanted.clear();
             true
         } else {
-            self.sleep(&mut wanted, looks.then_some(&mut vigil), end)
-                .map_err(Error::io("waiting for connections"))?
+            let mut spin = is_eager.then(|| self.spin.start(end));
+            let slept = self.sleep(&mut wanted, spin.as_mut(), end);
+            if let Some(spin) = &spin {
+                self.spin.learn(spin);
+            }
+            slept.map_err(Error::io("waiting for connections"))?
         };
-        self.vigil = vigil;
         for &PolledConnection {
             peer, lane, strand, ..
         } in &wanted
@@ -366,6 +365,22 @@ impl Drop for Tcp {
                     .filter(|open| open.ended.is_none())
                     .map(|open| &open.stream),
             );
+        }
+    }
+}
+
+/// Polls without sleeping for as long as `spin` allows; true if one of `fds` is ready.
+fn spin_on(fds: &mut [PollFd<'_>], spin: &mut Spin) -> io::Result<bool> {
+    if !spin.is_active() {
+        return Ok(false);
+    }
+    loop {
+        if poll(fds, Some(spin.clock()))? {
+            spin.is_preempted();
+            return Ok(true);
+        }
+        if !spin.again() {
+            return Ok(false);
         }
     }
 }

@@ -94,3 +94,22 @@ fn stripes_go_to_one_connection_after_the_other() {
     );
     assert_eq!(right.look(Rank::new(0), Lane::Data).unwrap().incoming(), 0);
 }
+
+#[test]
+fn spinning_on_connections_ends_by_an_event_or_by_its_limits() {
+    let flag = Flag::new().unwrap();
+    let mut policy = SpinPolicy::new(spin::CONNECTIONS, true);
+    let spin_once = |policy: &mut SpinPolicy| {
+        let mut spin = policy.start(None);
+        let is_ready = spin_on(&mut [PollFd::new(&flag, PollFlags::IN)], &mut spin).unwrap();
+        policy.learn(&spin);
+        is_ready
+    };
+    assert!(!spin_once(&mut policy), "nothing to find");
+    assert!(
+        !policy.start(None).is_active(),
+        "a wait that was too long is remembered"
+    );
+    flag.raise();
+    assert!(spin_once(&mut SpinPolicy::new(spin::CONNECTIONS, true)));
+}

@@ -1,14 +1,10 @@
-//! Waiting for one's turn with the slots: until a peer's count is far enough.
+//! Waiting until a peer's count of a shared slot is high enough.
 //!
-//! Where every rank of the host has a core of its own, a wait looks for a while, which takes no
-//! time from anybody. Then, and where ranks outnumber cores at once, it lets others run a few
-//! times: one of them may be the peer. Then it sleeps on this rank's doorbell like every other
-//! wait, and ends by the peer's progress, the progress timeout or the job's abort.
+//! A wait spins ([`crate::spin::SLOTS`]), then sleeps on this rank's doorbell like every other wait,
+//! and ends by the peer's progress, the progress timeout or the job's abort.
 
-use std::hint;
 use std::io;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hvd_types::Rank;
 use rustix::event::{PollFd, PollFlags};
@@ -19,13 +15,6 @@ use super::slots::{SlotEvent, SlotPeer, Slots};
 use crate::os::event::{Flag, poll};
 use crate::rank_context::RankContext;
 use crate::{Error, Result};
-
-/// How long a wait looks before it lets others run, where every rank has a core.
-const SPIN: Duration = Duration::from_micros(100);
-/// Looks between two glances at the clock and the abort.
-const LOOKS: u32 = 64;
-/// How often a wait lets others run before it sleeps.
-const YIELDS: u32 = 100;
 
 /// What a wait is for: that a peer has counted up to a target.
 #[derive(Debug, Clone, Copy)]
@@ -39,47 +28,26 @@ pub(super) struct AwaitedCount {
 
 impl AwaitedCount {
     pub(super) fn wait(&self, context: &RankContext, rings: &mut Rings) -> Result<()> {
-        let here = self.look(context, rings)?
-            || self.spin(context, rings)?
-            || self.step_aside(context, rings)?;
-        if here {
+        if self.check(context, rings)? || self.spin(context, rings)? {
             return Ok(());
         }
         self.sleep(context, rings)
     }
 
-    fn is_there(&self, slots: &mut Slots) -> std::result::Result<bool, Corrupt> {
+    fn is_reached(&self, slots: &mut Slots) -> std::result::Result<bool, Corrupt> {
         slots.reached(self.peer.segment_index, self.event, self.target, self.own)
     }
 
-    fn look(&self, context: &RankContext, rings: &mut Rings) -> Result<bool> {
-        let is_there = self.is_there(&mut rings.part.slots);
-        is_there.map_err(|Corrupt| corrupted(context, self.peer.rank))
+    fn check(&self, context: &RankContext, rings: &mut Rings) -> Result<bool> {
+        let is_reached = self.is_reached(&mut rings.part.slots);
+        is_reached.map_err(|Corrupt| corrupted(context, self.peer.rank))
     }
 
-    /// Looks again and again, where that takes no time from the others.
+    /// Spins before the wait sleeps.
     fn spin(&self, context: &RankContext, rings: &mut Rings) -> Result<bool> {
-        if !rings.has_cores() {
-            return Ok(false);
-        }
-        let start = Instant::now();
-        while start.elapsed() < SPIN {
-            for _ in 0..LOOKS {
-                hint::spin_loop();
-                if self.look(context, rings)? {
-                    return Ok(true);
-                }
-            }
-            context.abort.check()?;
-        }
-        Ok(false)
-    }
-
-    /// Lets other threads run, of which one may be the one that is waited for.
-    fn step_aside(&self, context: &RankContext, rings: &mut Rings) -> Result<bool> {
-        for _ in 0..YIELDS {
-            thread::yield_now();
-            if self.look(context, rings)? {
+        let mut spin = rings.slot_spin.start(None);
+        while spin.again() {
+            if self.check(context, rings)? {
                 return Ok(true);
             }
             context.abort.check()?;
@@ -91,7 +59,7 @@ impl AwaitedCount {
         let deadline = Some(Instant::now() + context.progress_timeout);
         loop {
             context.abort.check()?;
-            if self.look(context, rings)? {
+            if self.check(context, rings)? {
                 return Ok(());
             }
             let in_time = self.sleep_once(rings, deadline);
@@ -109,9 +77,9 @@ impl AwaitedCount {
     /// Sleeps until the bell is rung; false if the deadline passed.
     fn sleep_once(&self, rings: &mut Rings, deadline: Option<Instant>) -> io::Result<bool> {
         let (bell, seen) = (rings.bell().clone(), rings.seen());
-        // What makes no sense is a reason to wake up too: the next look reports it.
+        // What makes no sense is a reason to wake up too: the next check reports it.
         let slots = &mut rings.part.slots;
-        let has_work = || self.is_there(slots) != Ok(false);
+        let has_work = || self.is_reached(slots) != Ok(false);
         let Some(flag) = &bell.flag else {
             return bell.sleep(seen, deadline, has_work);
         };

@@ -1,14 +1,14 @@
 //! Settings of the work itself: how ranks talk, what travels together, which algorithm moves it.
 
-use super::{Group, Setting, Values, name, setting};
+use super::{Setting, SettingGroup, ValueKind, name, setting};
 
-pub(super) const COMMUNICATION: Group = Group {
+pub(super) const COMMUNICATION: SettingGroup = SettingGroup {
     title: "Communication",
     about: "Who moves the bytes, and how long a rank waits for another one.",
     settings: &[
         setting(
             name::CONTROLLER,
-            Values::OneOf(&["gloo", "mpi"], "`gloo` or `mpi`"),
+            ValueKind::OneOf(&["gloo", "mpi"], "`gloo` or `mpi`"),
             "gloo",
             "Who negotiates; `gloo` is Horovod's own transport, `mpi` is not in this build.",
         )
@@ -16,7 +16,7 @@ pub(super) const COMMUNICATION: Group = Group {
         .key("controller"),
         setting(
             name::CPU_OPERATIONS,
-            Values::OneOf(&["gloo", "mpi", "ccl"], "`gloo`, `mpi` or `ccl`"),
+            ValueKind::OneOf(&["gloo", "mpi", "ccl"], "`gloo`, `mpi` or `ccl`"),
             "gloo",
             "Who moves tensors in main memory; `mpi` and `ccl` are not in this build.",
         )
@@ -24,7 +24,7 @@ pub(super) const COMMUNICATION: Group = Group {
         .key("controller"),
         setting(
             name::TRANSPORT,
-            Values::OneOf(&["auto", "shm", "tcp"], "`auto`, `shm` or `tcp`"),
+            ValueKind::OneOf(&["auto", "shm", "tcp"], "`auto`, `shm` or `tcp`"),
             "auto",
             "What moves tensors between ranks; `auto` takes shared memory inside a host and TCP between \
              hosts.",
@@ -32,14 +32,14 @@ pub(super) const COMMUNICATION: Group = Group {
         ENCRYPT,
         setting(
             name::IGNORE_LAUNCHER,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 makes a process that another launcher started (`mpirun`, `srun`, `torchrun`) a job of \
              its own; otherwise `init()` refuses to train alone.",
         ),
         setting(
             name::TIMEOUT,
-            Values::PositiveSeconds,
+            ValueKind::PositiveSeconds,
             "30",
             "How long ranks wait for each other at init, and for a peer that makes no progress.",
         )
@@ -47,7 +47,7 @@ pub(super) const COMMUNICATION: Group = Group {
         .key("library_options.gloo_timeout_seconds"),
         setting(
             name::PORT_RANGE,
-            Values::Ports,
+            ValueKind::Ports,
             "",
             "First and last of the ports at which ranks may listen for each other; any free port \
              if not set.",
@@ -55,14 +55,14 @@ pub(super) const COMMUNICATION: Group = Group {
         .flag("--port-range"),
         setting(
             name::TCP_CONNECTIONS,
-            Values::Positive,
+            ValueKind::Positive,
             "",
             "Number of TCP connections, up to 64, that carry tensors between two ranks without common \
              memory; not set, 2 between hosts and 1 inside a host.",
         ),
         setting(
             name::TCP_CONGESTION,
-            Values::Text("the name of an algorithm such as `cubic`"),
+            ValueKind::Text("the name of an algorithm such as `cubic`"),
             "",
             "Congestion control of TCP connections; not set, that of the system, or `cubic` if that \
              is `bbr`.",
@@ -72,19 +72,19 @@ pub(super) const COMMUNICATION: Group = Group {
 
 const ENCRYPT: Setting = setting(
     name::ENCRYPT,
-    Values::OneOf(&["control", "all"], "`control` or `all`"),
+    ValueKind::OneOf(&["control", "all"], "`control` or `all`"),
     "control",
     "What is encrypted and protected from changes on TCP connections between ranks: `control` covers \
      everything but the contents of tensors, `all` covers those too, by AES-256-GCM.",
 );
 
-pub(super) const OPERATIONS: Group = Group {
+pub(super) const OPERATIONS: SettingGroup = SettingGroup {
     title: "Operations",
     about: "What travels together, and what the results are.",
     settings: &[
         setting(
             name::FUSION_THRESHOLD,
-            Values::Bytes,
+            ValueKind::Bytes,
             "134217728",
             "Largest sum of small tensors that travel as one; 0 turns fusion off. The option and \
              the key count in units of 1048576 bytes.",
@@ -93,7 +93,7 @@ pub(super) const OPERATIONS: Group = Group {
         .key("params.fusion_threshold_mb"),
         setting(
             name::CYCLE_TIME,
-            Values::Milliseconds,
+            ValueKind::Milliseconds,
             "0",
             "Least time between two rounds of negotiation; 0 answers as soon as a tensor is ready.",
         )
@@ -101,7 +101,7 @@ pub(super) const OPERATIONS: Group = Group {
         .key("params.cycle_time_ms"),
         setting(
             name::CACHE_CAPACITY,
-            Values::Count,
+            ValueKind::Count,
             "1024",
             "Number of tensors whose negotiation is remembered; 0 remembers none.",
         )
@@ -109,40 +109,40 @@ pub(super) const OPERATIONS: Group = Group {
         .key("params.cache_capacity"),
         setting(
             name::DISABLE_GROUP_FUSION,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 keeps the tensors of a group from being fused with others.",
         ),
         setting(
             name::PLAN,
-            Values::Flag,
+            ValueKind::Flag,
             "1",
             "1 executes steps that are always the same by a plan, without negotiation; 0 always \
              negotiates.",
         ),
         setting(
             name::CONTROL_FAN_OUT,
-            Values::Positive,
+            ValueKind::Positive,
             "",
             "Ranks of its host, and other hosts, that one rank speaks for when ranks agree on what to \
              do; not set, 8 in jobs of more than 32 ranks, and in smaller ones all speak to rank 0.",
         ),
         setting(
             name::DYNAMIC_PROCESS_SETS,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 allows process sets to be added and removed after init.",
         ),
         setting(
             name::JOIN_AVERAGE,
-            Values::OneOf(&["all", "contributors"], "`all` or `contributors`"),
+            ValueKind::OneOf(&["all", "contributors"], "`all` or `contributors`"),
             "all",
             "What an average is divided by while some ranks have joined: all ranks, or only those \
              that contributed.",
         ),
         setting(
             name::DETERMINISTIC,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 makes results of floating point reductions equal, bit for bit, from run to run: tensors \
              are not fused, so none depends on what happens to be ready with it.",
@@ -153,20 +153,20 @@ pub(super) const OPERATIONS: Group = Group {
 
 const THREAD_AFFINITY: Setting = setting(
     name::THREAD_AFFINITY,
-    Values::Cores,
+    ValueKind::Cores,
     "",
     "Core that the engine's thread of each process on a host is bound to, in order of local rank.",
 )
 .flag("--thread-affinity")
 .key("library_options.thread_affinity");
 
-pub(super) const ALGORITHMS: Group = Group {
+pub(super) const ALGORITHMS: SettingGroup = SettingGroup {
     title: "Algorithms",
     about: "Which algorithm moves large tensors. One that is set is left alone by autotuning.",
     settings: &[
         setting(
             name::HIERARCHICAL_ALLREDUCE,
-            Values::Flag,
+            ValueKind::Flag,
             "",
             "1 reduces inside each host first, then between hosts; 0 never does. Not set, it is done \
              if all hosts have equally many ranks.",
@@ -175,7 +175,7 @@ pub(super) const ALGORITHMS: Group = Group {
         .key("params.hierarchical_allreduce"),
         setting(
             name::HIERARCHICAL_ALLGATHER,
-            Values::Flag,
+            ValueKind::Flag,
             "",
             "1 gathers inside each host first, then between hosts; 0 never does.",
         )
@@ -183,7 +183,7 @@ pub(super) const ALGORITHMS: Group = Group {
         .key("params.hierarchical_allgather"),
         setting(
             name::TORUS_ALLREDUCE,
-            Values::Flag,
+            ValueKind::Flag,
             "",
             "1 reduces along hosts and along local ranks, both at once; 0 never does.",
         )
@@ -192,7 +192,7 @@ pub(super) const ALGORITHMS: Group = Group {
         .comes_with("GPU support"),
         setting(
             name::ADASUM_CHUNK_SIZE,
-            Values::Bytes,
+            ValueKind::Bytes,
             "1073741824",
             "Largest piece of a tensor that Adasum sends at once over MPI.",
         )

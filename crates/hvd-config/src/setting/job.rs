@@ -1,93 +1,93 @@
 //! What the launcher tells each worker: its place in the job and where the ranks meet.
 
-use super::{Group, Values, name, setting};
+use super::{SettingGroup, ValueKind, name, setting};
 
-pub(super) const IDENTITY: Group = Group {
+pub(super) const IDENTITY: SettingGroup = SettingGroup {
     title: "Place in the job",
     about: "Set by `horovodrun` for each worker; a value of its own environment is overridden.",
     settings: &[
         setting(
             name::RANK,
-            Values::Count,
+            ValueKind::Count,
             "",
             "Number of this process in the job.",
         ),
         setting(
             name::SIZE,
-            Values::Positive,
+            ValueKind::Positive,
             "",
             "Number of processes in the job.",
         ),
         setting(
             name::LOCAL_RANK,
-            Values::Count,
+            ValueKind::Count,
             "",
             "Number of this process on its host.",
         ),
         setting(
             name::LOCAL_SIZE,
-            Values::Positive,
+            ValueKind::Positive,
             "",
             "Number of processes on this host.",
         ),
         setting(
             name::CROSS_RANK,
-            Values::Count,
+            ValueKind::Count,
             "",
             "Position of this host among the hosts that have a process with this local rank.",
         ),
         setting(
             name::CROSS_SIZE,
-            Values::Positive,
+            ValueKind::Positive,
             "",
             "Number of such hosts.",
         ),
         setting(
             name::HOSTNAME,
-            Values::Text("a host name"),
+            ValueKind::Text("a host name"),
             "",
             "Name of this host as given to the launcher.",
         ),
         setting(
             name::RENDEZVOUS_ADDR,
-            Values::Text("a host name or address"),
+            ValueKind::Text("a host name or address"),
             "",
             "Where the job's key-value store listens.",
         ),
         setting(
             name::RENDEZVOUS_PORT,
-            Values::Port,
+            ValueKind::Port,
             "",
             "Port of the job's key-value store.",
         ),
         setting(
             name::SECRET_KEY,
-            Values::Text("64 hexadecimal digits"),
+            ValueKind::Text("64 hexadecimal digits"),
             "",
             "The job's key; every connection proves that it knows it.",
         ),
         setting(
             name::SECRET_KEY_FILE,
-            Values::Text("the path of a file"),
+            ValueKind::Text("the path of a file"),
             "",
             "File that holds the job's key instead, and comes first if both are set.",
         ),
         setting(
             name::HOST_ADDRESSES,
-            Values::Addresses,
+            ValueKind::Addresses,
             "",
             "Address at which the ranks of this host reach each other host, by its \
              `HOROVOD_HOSTNAME`; a job on one host needs none.",
         ),
         setting(
             name::INTERFACE,
-            Values::Text("the name of a network interface"),
+            ValueKind::Text("the name of a network interface"),
             "",
             "Network interface that the launcher chose; a job on one host needs none.",
         ),
         setting(
             name::ELASTIC,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 tells a worker that the number of ranks may change.",
         )

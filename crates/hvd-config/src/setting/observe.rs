@@ -1,15 +1,15 @@
 //! Settings of what one can see: the log, the timeline, the stall check, and autotuning with its
 //! log.
 
-use super::{Group, Values, name, setting};
+use super::{SettingGroup, ValueKind, name, setting};
 
-pub(super) const LOG: Group = Group {
+pub(super) const LOG: SettingGroup = SettingGroup {
     title: "Log",
     about: "What is printed and kept.",
     settings: &[
         setting(
             name::LOG_LEVEL,
-            Values::OneOf(
+            ValueKind::OneOf(
                 &["trace", "debug", "info", "warning", "error", "fatal"],
                 "`trace`, `debug`, `info`, `warning`, `error` or `fatal`",
             ),
@@ -20,7 +20,7 @@ pub(super) const LOG: Group = Group {
         .key("logging.level"),
         setting(
             name::LOG_HIDE_TIME,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 leaves the time out of log lines. The key says the opposite: `true` shows it.",
         )
@@ -28,20 +28,20 @@ pub(super) const LOG: Group = Group {
         .key("logging.with_timestamp"),
         setting(
             name::DUMP_DIR,
-            Values::Text("a folder"),
+            ValueKind::Text("a folder"),
             "",
             "Folder that gets a report of the engine's state when a job fails.",
         ),
     ],
 };
 
-pub(super) const TIMELINE: Group = Group {
+pub(super) const TIMELINE: SettingGroup = SettingGroup {
     title: "Timeline",
     about: "A record of every operation, for a trace viewer. Set it alike on all ranks.",
     settings: &[
         setting(
             name::TIMELINE,
-            Values::Text("a file name or `DYNAMIC`"),
+            ValueKind::Text("a file name or `DYNAMIC`"),
             "",
             "File that rank 0 writes; `DYNAMIC` waits for `start_timeline()`.",
         )
@@ -49,7 +49,7 @@ pub(super) const TIMELINE: Group = Group {
         .key("timeline.filename"),
         setting(
             name::TIMELINE_MARK_CYCLES,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 marks the beginning of each round of negotiation.",
         )
@@ -58,13 +58,13 @@ pub(super) const TIMELINE: Group = Group {
     ],
 };
 
-pub(super) const STALL_CHECK: Group = Group {
+pub(super) const STALL_CHECK: SettingGroup = SettingGroup {
     title: "Stall check",
     about: "Reports tensors that only some ranks have submitted.",
     settings: &[
         setting(
             name::STALL_CHECK_DISABLE,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 turns the check off. The key says the opposite: `true` turns it on.",
         )
@@ -72,7 +72,7 @@ pub(super) const STALL_CHECK: Group = Group {
         .key("stall_check.enabled"),
         setting(
             name::STALL_CHECK_TIME,
-            Values::PositiveSeconds,
+            ValueKind::PositiveSeconds,
             "60",
             "How long a tensor waits for other ranks before this is reported.",
         )
@@ -80,7 +80,7 @@ pub(super) const STALL_CHECK: Group = Group {
         .key("stall_check.warning_time_seconds"),
         setting(
             name::STALL_SHUTDOWN_TIME,
-            Values::Seconds,
+            ValueKind::Seconds,
             "0",
             "How long a tensor waits before the job is ended, not less than the time above; 0 \
              never ends it.",
@@ -90,13 +90,13 @@ pub(super) const STALL_CHECK: Group = Group {
     ],
 };
 
-pub(super) const AUTOTUNE: Group = Group {
+pub(super) const AUTOTUNE: SettingGroup = SettingGroup {
     title: "Autotuning",
     about: "Searches for the fastest parameters while the job runs.",
     settings: &[
         setting(
             name::AUTOTUNE,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 turns autotuning on. A parameter that is set is not tuned; with \
              `HOROVOD_DETERMINISTIC=1` none is.",
@@ -105,7 +105,7 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.enabled"),
         setting(
             name::AUTOTUNE_LOG,
-            Values::Text("a file name"),
+            ValueKind::Text("a file name"),
             "",
             "Table of what was tried, comma separated; the last row is the best.",
         )
@@ -113,13 +113,13 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.log_file"),
         setting(
             name::AUTOTUNE_START,
-            Values::Text("a file name"),
+            ValueKind::Text("a file name"),
             "",
             "Table of an earlier search, with whose last row to begin.",
         ),
         setting(
             name::AUTOTUNE_WARMUP_SAMPLES,
-            Values::Count,
+            ValueKind::Count,
             "3",
             "Number of observations at the start that are thrown away.",
         )
@@ -127,7 +127,7 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.warmup_samples"),
         setting(
             name::AUTOTUNE_STEPS_PER_SAMPLE,
-            Values::Positive,
+            ValueKind::Positive,
             "10",
             "Number of steps that are timed as one sample.",
         )
@@ -135,7 +135,7 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.steps_per_sample"),
         setting(
             name::AUTOTUNE_MAX_SAMPLES,
-            Values::Count,
+            ValueKind::Count,
             "20",
             "Number of observations after which the search ends.",
         )
@@ -143,7 +143,7 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.bayes_opt_max_samples"),
         setting(
             name::AUTOTUNE_NOISE,
-            Values::Fraction,
+            ValueKind::Fraction,
             "0.8",
             "How far measured speeds are off at most, compared with how far they differ.",
         )

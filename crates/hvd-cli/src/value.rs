@@ -1,7 +1,7 @@
 //! From what a person writes, on the command line or in the configuration file, to the value of the
 //! environment variable it sets. The table of settings says what is right.
 
-use hvd_config::{Setting, Values, find, name};
+use hvd_config::{Setting, ValueKind, find, name};
 
 /// Largest fusion buffer, in units of 1048576 bytes.
 const MEGABYTES_LIMIT: u64 = 1 << 20;
@@ -37,7 +37,7 @@ pub(crate) fn exported(variable: &'static str, text: &str) -> Result<String, Str
 /// The variable's value for a key of the configuration file. Switches are YAML's, and two keys say
 /// the opposite of their variable.
 pub(crate) fn exported_by_key(setting: &'static Setting, text: &str) -> Result<String, String> {
-    if setting.values != Values::Flag {
+    if setting.values != ValueKind::Flag {
         return exported(setting.variable, text);
     }
     let on = match text.to_ascii_lowercase().as_str() {

@@ -15,10 +15,10 @@ mod worker;
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use setting::{
-    Availability, GROUPS, Group, SETTINGS, Setting, Values, find, find_key, is_set_by_launcher,
-    name,
+    Availability, SETTING_GROUPS, SETTINGS, Setting, SettingGroup, ValueKind, find, find_key,
+    is_set_by_launcher, name,
 };
 pub use worker::{
-    Autotune, EncryptionChoice, JoinAverage, KeySource, LogLevel, Rendezvous, StallCheck, Timeline,
-    TransportChoice, WorkerConfig,
+    AutotuneConfig, EncryptionChoice, JoinAverageChoice, KeySource, LogLevel, RendezvousConfig,
+    StallCheck, TimelineTarget, TransportChoice, WorkerConfig,
 };

@@ -12,7 +12,7 @@ pub(crate) mod values;
 
 use std::sync::LazyLock;
 
-pub use values::Values;
+pub use values::ValueKind;
 
 /// One setting as users see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Setting {
     /// The key of `horovodrun`'s configuration file, sections and key with a dot between them.
     pub yaml: Option<&'static str>,
     /// What it may be.
-    pub values: Values,
+    pub values: ValueKind,
     /// The default as text; empty if there is none.
     pub default: &'static str,
     /// What it does, in one sentence.
@@ -44,7 +44,7 @@ pub enum Availability {
 
 /// Settings that belong together, one table of the reference page.
 #[derive(Debug, Clone, Copy)]
-pub struct Group {
+pub struct SettingGroup {
     /// The heading.
     pub title: &'static str,
     /// What they have in common, in a sentence or two.
@@ -54,7 +54,7 @@ pub struct Group {
 }
 
 /// All groups, in the order of the reference page.
-pub const GROUPS: &[Group] = &[
+pub const SETTING_GROUPS: &[SettingGroup] = &[
     engine::COMMUNICATION,
     engine::OPERATIONS,
     engine::ALGORITHMS,
@@ -69,7 +69,7 @@ pub const GROUPS: &[Group] = &[
 
 /// Every setting, in the order of the reference page.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
-    let settings = GROUPS.iter().flat_map(|group| group.settings);
+    let settings = SETTING_GROUPS.iter().flat_map(|group| group.settings);
     settings.copied().collect()
 });
 
@@ -93,7 +93,7 @@ pub fn is_set_by_launcher(variable: &str) -> bool {
 /// A row of the table without option or key, available now.
 const fn setting(
     variable: &'static str,
-    values: Values,
+    values: ValueKind,
     default: &'static str,
     meaning: &'static str,
 ) -> Setting {

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use hvd_types::Placement;
 
-pub use choice::{EncryptionChoice, JoinAverage, LogLevel, TransportChoice};
-pub use feature::{Autotune, StallCheck, Timeline};
-pub use identity::{KeySource, Rendezvous};
+pub use choice::{EncryptionChoice, JoinAverageChoice, LogLevel, TransportChoice};
+pub use feature::{AutotuneConfig, StallCheck, TimelineTarget};
+pub use identity::{KeySource, RendezvousConfig};
 
 use crate::setting::{Setting, name};
 use crate::{Environment, Result};
@@ -35,7 +35,7 @@ pub struct WorkerConfig {
     /// Where this process stands in its job.
     pub placement: Placement,
     /// Where the ranks meet; `None` for a process that was started alone.
-    pub rendezvous: Option<Rendezvous>,
+    pub rendezvous: Option<RendezvousConfig>,
     /// Where the ranks of this host reach each other host, by its name; `None` if all ranks reach
     /// each other at the addresses they listen at.
     pub host_addresses: Option<BTreeMap<String, IpAddr>>,
@@ -70,7 +70,7 @@ pub struct WorkerConfig {
     /// Whether tensors of a group are kept from being fused with others.
     pub disable_group_fusion: bool,
     /// What averages are divided by while some ranks have joined.
-    pub join_average: JoinAverage,
+    pub join_average: JoinAverageChoice,
     /// Whether reductions must give the same bits in every run.
     pub deterministic: bool,
     /// Whether to reduce inside hosts first; `None` leaves it to the engine.
@@ -80,13 +80,13 @@ pub struct WorkerConfig {
     /// The core for each process of this host, by local rank.
     pub thread_affinity: Option<Vec<usize>>,
     /// The record of operations, if there is one.
-    pub timeline: Option<Timeline>,
+    pub timeline: Option<TimelineTarget>,
     /// Whether the record marks each round of negotiation.
     pub timeline_mark_cycles: bool,
     /// When missing ranks are reported; `None` if never.
     pub stall_check: Option<StallCheck>,
     /// The search for the fastest parameters, if there is one.
-    pub autotune: Option<Autotune>,
+    pub autotune: Option<AutotuneConfig>,
     /// Where a failed job leaves a report of the engine's state.
     pub dump_dir: Option<PathBuf>,
     /// Whether the number of ranks may change.
@@ -141,15 +141,15 @@ impl WorkerConfig {
             log_time: !environment.flag(name::LOG_HIDE_TIME)?,
             dynamic_process_sets: environment.flag(name::DYNAMIC_PROCESS_SETS)?,
             disable_group_fusion: environment.flag(name::DISABLE_GROUP_FUSION)?,
-            join_average: JoinAverage::read(environment)?,
+            join_average: JoinAverageChoice::read(environment)?,
             deterministic: environment.flag(name::DETERMINISTIC)?,
             hierarchical_allreduce: environment.optional_flag(name::HIERARCHICAL_ALLREDUCE)?,
             hierarchical_allgather: environment.optional_flag(name::HIERARCHICAL_ALLGATHER)?,
             thread_affinity: feature::thread_affinity(environment, &placement)?,
-            timeline: Timeline::read(environment),
+            timeline: TimelineTarget::read(environment),
             timeline_mark_cycles: environment.flag(name::TIMELINE_MARK_CYCLES)?,
             stall_check: StallCheck::read(environment)?,
-            autotune: Autotune::read(environment)?,
+            autotune: AutotuneConfig::read(environment)?,
             dump_dir: environment.path(name::DUMP_DIR),
             elastic: environment.flag(name::ELASTIC)?,
             must_be_unlaunched: !is_placed && !environment.flag(name::IGNORE_LAUNCHER)?,

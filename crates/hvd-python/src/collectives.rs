@@ -18,7 +18,7 @@ use crate::session;
 use crate::tensor::{source, target};
 
 /// A tensor as it comes from Python.
-pub(crate) struct Input {
+pub(crate) struct TensorArguments {
     name: Option<String>,
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
@@ -26,7 +26,7 @@ pub(crate) struct Input {
     process_set: ProcessSetId,
 }
 
-impl Input {
+impl TensorArguments {
     pub(crate) fn new(
         name: Option<String>,
         address: usize,
@@ -86,7 +86,7 @@ pub(crate) fn allreduce(
     postscale: f64,
     process_set: u32,
 ) -> PyResult<u64> {
-    let input = Input::new(name, input, dtype, shape, process_set)?;
+    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
     let target = target(output, input.dtype, &input.shape);
     let reduce_op = ReduceOp::try_from(op).map_err(crate::error::Error::from)?;
     let submission = input.submission(OpKind::Allreduce);
@@ -108,7 +108,7 @@ pub(crate) fn allgather(
     shape: Vec<u64>,
     process_set: u32,
 ) -> PyResult<u64> {
-    let input = Input::new(name, input, dtype, shape, process_set)?;
+    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
     submit(input.submission(OpKind::Allgather))
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn broadcast(
     root: u32,
     process_set: u32,
 ) -> PyResult<u64> {
-    let input = Input::new(name, input, dtype, shape, process_set)?;
+    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
     let target = target(output, input.dtype, &input.shape);
     let root = Rank::new(root);
     submit(Submission {
@@ -143,7 +143,7 @@ pub(crate) fn alltoall(
     splits: Vec<u64>,
     process_set: u32,
 ) -> PyResult<u64> {
-    let input = Input::new(name, input, dtype, shape, process_set)?;
+    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
     submit(Submission {
         splits,
         ..input.submission(OpKind::Alltoall)
@@ -162,7 +162,7 @@ pub(crate) fn reducescatter(
     postscale: f64,
     process_set: u32,
 ) -> PyResult<u64> {
-    let input = Input::new(name, input, dtype, shape, process_set)?;
+    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
     let reduce_op = ReduceOp::try_from(op).map_err(crate::error::Error::from)?;
     let submission = input.submission(OpKind::Reducescatter);
     submit(Submission {

@@ -9,7 +9,7 @@ use hvd_engine::Submission;
 use hvd_types::{OpKind, ReduceOp};
 use pyo3::prelude::*;
 
-use crate::collectives::Input;
+use crate::collectives::TensorArguments;
 use crate::error::{Error, Result};
 use crate::session;
 use crate::tensor::target;
@@ -71,7 +71,7 @@ pub(crate) fn grouped_reducescatter(
     process_set: u32,
 ) -> PyResult<Vec<u64>> {
     let reduce_op = ReduceOp::try_from(op).map_err(Error::from)?;
-    let submission = |input: Result<Input>| {
+    let submission = |input: Result<TensorArguments>| {
         Ok(Submission {
             reduce_op,
             prescale,
@@ -90,10 +90,11 @@ fn tensors(
     dtypes: Vec<u8>,
     shapes: Vec<Vec<u64>>,
     process_set: u32,
-) -> impl Iterator<Item = Result<Input>> {
+) -> impl Iterator<Item = Result<TensorArguments>> {
     let described = inputs.into_iter().zip(dtypes).zip(shapes);
-    described
-        .map(move |((address, dtype), shape)| Input::new(None, address, dtype, shape, process_set))
+    described.map(move |((address, dtype), shape)| {
+        TensorArguments::new(None, address, dtype, shape, process_set)
+    })
 }
 
 fn submit(name: Option<String>, submissions: Vec<Submission>) -> PyResult<Vec<u64>> {

@@ -8,22 +8,22 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::Error;
-use crate::session::{self, Session};
+use crate::session::{self, WorkerSession};
 
 /// How long a wait goes on before Python may handle a signal such as Ctrl-C. Completion ends the
 /// wait at once; this does not delay it.
 pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
 /// A result that the engine allocated.
-#[pyclass(frozen, module = "horovod._core")]
-pub(crate) struct Output {
+#[pyclass(frozen, name = "Output", module = "horovod._core")]
+pub(crate) struct AllocatedOutput {
     memory: Buffer,
     shape: Vec<u64>,
     received_splits: Vec<u64>,
 }
 
 #[pymethods]
-impl Output {
+impl AllocatedOutput {
     #[getter]
     fn address(&self) -> usize {
         self.memory.as_slice().as_ptr().expose_provenance()
@@ -62,7 +62,7 @@ pub(crate) fn poll(handle: u64) -> PyResult<bool> {
 
 /// Waits for an operation and forgets its handle.
 #[pyfunction]
-pub(crate) fn wait(py: Python<'_>, handle: u64) -> PyResult<Option<Output>> {
+pub(crate) fn wait(py: Python<'_>, handle: u64) -> PyResult<Option<AllocatedOutput>> {
     Ok(output(wait_and_forget(py, handle)?))
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn wait_for(py: Python<'_>, completion: &Completion) -> PyResult<Outc
 /// Waits without the GIL; an error is a signal's exception, after which the wait may be resumed.
 fn until_done(
     py: Python<'_>,
-    session: &Session,
+    session: &WorkerSession,
     completion: &Completion,
 ) -> PyResult<hvd_engine::Result<Outcome>> {
     loop {
@@ -127,7 +127,7 @@ fn until_done(
     }
 }
 
-fn output(outcome: Outcome) -> Option<Output> {
+fn output(outcome: Outcome) -> Option<AllocatedOutput> {
     let Outcome {
         output,
         shape,
@@ -135,7 +135,7 @@ fn output(outcome: Outcome) -> Option<Output> {
         ..
     } = outcome;
     let memory = output?;
-    Some(Output {
+    Some(AllocatedOutput {
         memory,
         shape: shape.dimensions().to_vec(),
         received_splits,

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::collectives::{submit, submit_quietly};
-use crate::tensor::dlpack::{Dense, Exchange};
+use crate::tensor::dlpack::{DenseTensor, DlpackExchange};
 use crate::tensor::{source, target};
 
 /// Names that are kept ready. A program that counts its steps in its names never repeats one.
@@ -18,7 +18,7 @@ const KNOWN_NAMES: usize = 8192;
 /// Starts operations in place on the tensors of one class.
 #[pyclass(frozen, module = "horovod._core")]
 pub(crate) struct InPlace {
-    exchange: Option<Exchange>,
+    exchange: Option<DlpackExchange>,
     /// The class, and subclasses whose tensors are no different.
     classes: Vec<Py<PyType>>,
     /// Whether a tensor's memory does not hold what the tensor shows.
@@ -29,14 +29,14 @@ pub(crate) struct InPlace {
 
 /// A name as the engine knows it.
 #[pyclass(frozen)]
-struct Name(Arc<str>);
+struct CachedName(Arc<str>);
 
 #[pymethods]
 impl InPlace {
     #[new]
     fn new(classes: Vec<Bound<'_, PyType>>, is_disguised: Bound<'_, PyAny>) -> PyResult<Self> {
         let first = classes.first();
-        let exchange = first.map(Exchange::of).transpose()?.flatten();
+        let exchange = first.map(DlpackExchange::of).transpose()?.flatten();
         Ok(Self {
             exchange,
             classes: classes.into_iter().map(Bound::unbind).collect(),
@@ -77,7 +77,7 @@ impl InPlace {
         let Ok(name) = self.name(name) else {
             return Ok(None);
         };
-        let Dense {
+        let DenseTensor {
             address,
             dtype,
             shape,
@@ -99,7 +99,7 @@ impl InPlace {
 }
 
 impl InPlace {
-    fn dense(&self, tensor: &Bound<'_, PyAny>) -> Option<Dense> {
+    fn dense(&self, tensor: &Bound<'_, PyAny>) -> Option<DenseTensor> {
         let exchange = self.exchange.as_ref()?;
         let class = tensor.get_type();
         if !self.classes.iter().any(|known| class.is(known)) {
@@ -123,13 +123,16 @@ impl InPlace {
         let given = given.cast_exact::<PyString>()?;
         let names = self.names.bind(given.py());
         if let Some(known) = names.get_item(given)? {
-            return Ok(Some(Arc::clone(&known.cast_exact::<Name>()?.get().0)));
+            return Ok(Some(Arc::clone(&known.cast_exact::<CachedName>()?.get().0)));
         }
         if names.len() >= KNOWN_NAMES {
             names.clear();
         }
         let name: Arc<str> = format!("allreduce.{given}").into();
-        names.set_item(given, Bound::new(given.py(), Name(Arc::clone(&name)))?)?;
+        names.set_item(
+            given,
+            Bound::new(given.py(), CachedName(Arc::clone(&name)))?,
+        )?;
         Ok(Some(name))
     }
 }

@@ -39,7 +39,7 @@ mod _core {
     #[pymodule_export]
     use super::groups::{grouped_allgather, grouped_allreduce, grouped_reducescatter};
     #[pymodule_export]
-    use super::handles::{Output, poll, wait};
+    use super::handles::{AllocatedOutput, poll, wait};
     #[pymodule_export]
     use super::in_place::InPlace;
     #[pymodule_export]

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 
-use hvd_config::{Environment, Timeline, WorkerConfig};
+use hvd_config::{Environment, JoinAverageChoice, TimelineTarget, WorkerConfig};
 use hvd_engine::{
     Core, Engine, EngineOptions, ExitReport, GroupFusion, Hierarchy, JoinAverage, LastHandles,
     StallOptions,
@@ -27,7 +27,7 @@ use crate::handles::SIGNAL_CHECK;
 use crate::{logging, stack};
 
 /// An initialized horovod.
-pub(crate) struct Session {
+pub(crate) struct WorkerSession {
     pub(crate) engine: Engine,
     pub(crate) placement: Placement,
     pub(crate) dynamic_process_sets: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Session {
     pub(crate) objects: ObjectSeal,
 }
 
-static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
+static SESSION: RwLock<Option<Arc<WorkerSession>>> = RwLock::new(None);
 
 /// The handles of the session before: other threads may still wait for some. With the lock of
 /// [`SESSION`] for every change, so that a handle is always in one of the two.
@@ -52,13 +52,13 @@ static LAST_HANDLES: RwLock<Option<LastHandles>> = RwLock::new(None);
 static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The session, for an operation of the given name.
-pub(crate) fn current() -> Result<Arc<Session>> {
+pub(crate) fn current() -> Result<Arc<WorkerSession>> {
     with_current(Arc::clone)
 }
 
 /// What a function makes of the session, for calls so short that even counting its owners shows.
 /// The function must neither wait nor call Python, whose garbage collector may call back here.
-pub(crate) fn with_current<T>(use_it: impl FnOnce(&Arc<Session>) -> T) -> Result<T> {
+pub(crate) fn with_current<T>(use_it: impl FnOnce(&Arc<WorkerSession>) -> T) -> Result<T> {
     let session = SESSION.read().unwrap_or_else(PoisonError::into_inner);
     session
         .as_ref()
@@ -73,7 +73,7 @@ pub(crate) fn with_last_handles<T>(use_them: impl FnOnce(&LastHandles) -> T) -> 
 }
 
 /// Takes the session away from all other threads, and leaves them its handles.
-fn end_current() -> Option<Arc<Session>> {
+fn end_current() -> Option<Arc<WorkerSession>> {
     let mut current = SESSION.write().unwrap_or_else(PoisonError::into_inner);
     let session = current.take()?;
     let mut last = LAST_HANDLES.write().unwrap_or_else(PoisonError::into_inner);
@@ -186,8 +186,8 @@ fn engine_options(
             shutdown: check.shutdown,
         }),
         timeline: match &config.timeline {
-            Some(Timeline::File(path)) => Some((path.clone(), config.timeline_mark_cycles)),
-            Some(Timeline::Dynamic) | None => None,
+            Some(TimelineTarget::File(path)) => Some((path.clone(), config.timeline_mark_cycles)),
+            Some(TimelineTarget::Dynamic) | None => None,
         },
         core,
         dump_directory: config.dump_dir.clone(),
@@ -195,13 +195,13 @@ fn engine_options(
         status_query: Some(status_query),
         hierarchy: hierarchy(config, homogeneous),
         join_average: match config.join_average {
-            hvd_config::JoinAverage::AllRanks => JoinAverage::AllRanks,
-            hvd_config::JoinAverage::Contributors => JoinAverage::Contributors,
+            JoinAverageChoice::AllRanks => JoinAverage::AllRanks,
+            JoinAverageChoice::Contributors => JoinAverage::Contributors,
         },
     }
 }
 
-fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Session> {
+fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<WorkerSession> {
     let Mesh {
         transport,
         abort,
@@ -237,7 +237,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Sessio
     })?;
     // Nobody else sets it.
     let _ = endpoint.log.set(engine.flight_log());
-    Ok(Session {
+    Ok(WorkerSession {
         engine,
         placement: config.placement.clone(),
         dynamic_process_sets: config.dynamic_process_sets,
@@ -324,7 +324,7 @@ pub(crate) fn shutdown(py: Python<'_>, failure: Option<String>) {
     stack::unregister(py);
 }
 
-impl Session {
+impl WorkerSession {
     /// Ends the communication of all ranks because this one ended with an exception.
     fn fail(&self, exception: &str) {
         self.abort.raise(Failure {
@@ -422,7 +422,7 @@ pub(crate) fn transport() -> PyResult<&'static str> {
     Ok(known("transport()")?.engine.transport_kind())
 }
 
-pub(crate) fn known(question: &'static str) -> Result<Arc<Session>> {
+pub(crate) fn known(question: &'static str) -> Result<Arc<WorkerSession>> {
     current().map_err(|_| Error::NotInitialized(question))
 }
 

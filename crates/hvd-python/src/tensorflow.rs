@@ -8,7 +8,7 @@ use hvd_types::Placement;
 use pyo3::prelude::*;
 
 use crate::error::Error;
-use crate::session::{self, Session};
+use crate::session::{self, WorkerSession};
 
 /// Registers the ops with the TensorFlow that this process has loaded, and returns their names.
 #[pyfunction]
@@ -22,7 +22,7 @@ fn current() -> Option<Arc<dyn Worker>> {
     Some(session)
 }
 
-impl Worker for Session {
+impl Worker for WorkerSession {
     fn engine(&self) -> &Engine {
         &self.engine
     }

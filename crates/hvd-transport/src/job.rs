@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hvd_config::{EncryptionChoice, KeySource, Rendezvous, TransportChoice, WorkerConfig};
+use hvd_config::{EncryptionChoice, KeySource, RendezvousConfig, TransportChoice, WorkerConfig};
 use hvd_rendezvous::{
     Client, Error as StoreError, HangUp, JobKey, MemoryStore, Result as StoreResult, Store, blame,
     status_query,
@@ -76,7 +76,7 @@ pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
 /// A connection to the store whose waits end when an abort is raised.
 struct Interruptible<'a> {
     client: Client,
-    rendezvous: &'a Rendezvous,
+    rendezvous: &'a RendezvousConfig,
     hang_up: Switch,
 }
 
@@ -91,7 +91,7 @@ impl Switch {
 }
 
 impl<'a> Interruptible<'a> {
-    fn new(client: Client, rendezvous: &'a Rendezvous, abort: &Abort) -> Result<Self> {
+    fn new(client: Client, rendezvous: &'a RendezvousConfig, abort: &Abort) -> Result<Self> {
         let hang_up = Switch(Arc::new(Mutex::new(Some(client.hang_up_handle()?))));
         let theirs = hang_up.clone();
         abort.on_raise(Waker::new(move || {
@@ -159,7 +159,7 @@ pub(crate) fn open_client(config: &WorkerConfig, timeout: Duration) -> StoreResu
     }
 }
 
-fn open(rendezvous: &Rendezvous, timeout: Duration) -> StoreResult<(JobKey, Client)> {
+fn open(rendezvous: &RendezvousConfig, timeout: Duration) -> StoreResult<(JobKey, Client)> {
     let key = match &rendezvous.key {
         KeySource::Text(text) => JobKey::from_hex(text)?,
         KeySource::File(path) => JobKey::from_file(path)?,

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use hvd_config::{Availability, GROUPS, Group, Setting};
+use hvd_config::{Availability, SETTING_GROUPS, Setting, SettingGroup};
 
 /// Where the page is.
 const PAGE: &str = "docs/reference/settings.md";
@@ -37,13 +37,13 @@ pub(crate) fn check(root: &Path) -> Option<String> {
 
 fn page() -> String {
     let mut text = OPENING.to_owned();
-    for group in GROUPS {
+    for group in SETTING_GROUPS {
         table(&mut text, group);
     }
     text
 }
 
-fn table(text: &mut String, group: &Group) {
+fn table(text: &mut String, group: &SettingGroup) {
     let _ = writeln!(text, "\n## {}\n\n{}\n", group.title, group.about);
     text.push_str("| variable, option, key | values | meaning |\n");
     text.push_str("|---|---|---|\n");

@@ -1,18 +1,18 @@
 //! Settings of GPUs and of the libraries that serve them or other clusters. All are for features to
 //! come; those that have a form are checked already, so that a job's settings stay right.
 
-use super::{Group, Values, name, setting};
+use super::{SettingGroup, ValueKind, name, setting};
 
 const GPU: &str = "GPU support";
 const CCL: &str = "oneCCL support";
 
-pub(super) const DEVICES: Group = Group {
+pub(super) const DEVICES: SettingGroup = SettingGroup {
     title: "GPUs and other libraries",
     about: "`NCCL_IB_DISABLE` and `DDL_OPTIONS` belong to other libraries, which check them.",
     settings: &[
         setting(
             name::NUM_NCCL_STREAMS,
-            Values::Positive,
+            ValueKind::Positive,
             "1",
             "Number of streams for NCCL operations.",
         )
@@ -21,7 +21,7 @@ pub(super) const DEVICES: Group = Group {
         .comes_with(GPU),
         setting(
             name::NCCL_IB_DISABLE,
-            Values::Text("0 or 1"),
+            ValueKind::Text("0 or 1"),
             "",
             "1 stops NCCL from using InfiniBand; `--tcp` sets it.",
         )
@@ -29,35 +29,35 @@ pub(super) const DEVICES: Group = Group {
         .comes_with(GPU),
         setting(
             name::BATCH_D2D_MEMCOPIES,
-            Values::Flag,
+            ValueKind::Flag,
             "1",
             "0 copies tensors into the fusion buffer one by one.",
         )
         .comes_with(GPU),
         setting(
             name::ENABLE_ASYNC_COMPLETION,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 completes operations on the GPU stream without waiting on the host.",
         )
         .comes_with(GPU),
         setting(
             name::ENABLE_XLA_OPS,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 lets XLA compile Horovod's operations; completion is then asynchronous too.",
         )
         .comes_with("XLA support"),
         setting(
             name::DISABLE_NVTX_RANGES,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 hides operations from NVIDIA's profilers.",
         )
         .comes_with(GPU),
         setting(
             name::MPI_THREADS_DISABLE,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 initializes MPI without thread support.",
         )
@@ -66,14 +66,14 @@ pub(super) const DEVICES: Group = Group {
         .comes_with("MPI support"),
         setting(
             name::CCL_CACHE,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 lets oneCCL cache operations.",
         )
         .comes_with(CCL),
         setting(
             name::DDL_OPTIONS,
-            Values::Text("options of DDL"),
+            ValueKind::Text("options of DDL"),
             "",
             "Options of IBM's DDL library.",
         )

@@ -1,14 +1,14 @@
 //! Settings of the work itself: how ranks talk, what travels together, which algorithm moves it.
 
-use super::{Group, Setting, Values, name, setting};
+use super::{Setting, SettingGroup, ValueKind, name, setting};
 
-pub(super) const COMMUNICATION: Group = Group {
+pub(super) const COMMUNICATION: SettingGroup = SettingGroup {
     title: "Communication",
     about: "How data moves between ranks, and how long a rank waits for another.",
     settings: &[
         setting(
             name::CONTROLLER,
-            Values::OneOf(&["gloo", "mpi"], "`gloo` or `mpi`"),
+            ValueKind::OneOf(&["gloo", "mpi"], "`gloo` or `mpi`"),
             "gloo",
             "Transport of the negotiation; `gloo` is Horovod's own, `mpi` is not supported yet.",
         )
@@ -16,7 +16,7 @@ pub(super) const COMMUNICATION: Group = Group {
         .key("controller"),
         setting(
             name::CPU_OPERATIONS,
-            Values::OneOf(&["gloo", "mpi", "ccl"], "`gloo`, `mpi` or `ccl`"),
+            ValueKind::OneOf(&["gloo", "mpi", "ccl"], "`gloo`, `mpi` or `ccl`"),
             "gloo",
             "Transport of tensors in main memory; `gloo` is Horovod's own, `mpi` and `ccl` are not \
              supported yet.",
@@ -25,7 +25,7 @@ pub(super) const COMMUNICATION: Group = Group {
         .key("controller"),
         setting(
             name::TRANSPORT,
-            Values::OneOf(&["auto", "shm", "tcp"], "`auto`, `shm` or `tcp`"),
+            ValueKind::OneOf(&["auto", "shm", "tcp"], "`auto`, `shm` or `tcp`"),
             "auto",
             "How tensors move between ranks; `auto` uses shared memory inside a host and TCP between \
              hosts.",
@@ -33,14 +33,14 @@ pub(super) const COMMUNICATION: Group = Group {
         ENCRYPT,
         setting(
             name::IGNORE_LAUNCHER,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 makes each process started by another launcher (`mpirun`, `srun`, `torchrun`) a job of \
              one rank; 0 makes `init()` raise an error there.",
         ),
         setting(
             name::TIMEOUT,
-            Values::PositiveSeconds,
+            ValueKind::PositiveSeconds,
             "30",
             "Timeout for ranks to meet in `init()`, and for a peer that makes no progress.",
         )
@@ -48,21 +48,21 @@ pub(super) const COMMUNICATION: Group = Group {
         .key("library_options.gloo_timeout_seconds"),
         setting(
             name::PORT_RANGE,
-            Values::Ports,
+            ValueKind::Ports,
             "",
             "First and last port on which ranks may listen; any free port if not set.",
         )
         .flag("--port-range"),
         setting(
             name::TCP_CONNECTIONS,
-            Values::Positive,
+            ValueKind::Positive,
             "",
             "Number of TCP connections, up to 64, that carry tensors between two ranks without shared \
              memory; if not set, 2 between hosts and 1 inside a host.",
         ),
         setting(
             name::TCP_CONGESTION,
-            Values::Text("the name of an algorithm such as `cubic`"),
+            ValueKind::Text("the name of an algorithm such as `cubic`"),
             "",
             "Congestion control of TCP connections; if not set, the system's default, or `cubic` where \
              that is `bbr`.",
@@ -72,19 +72,19 @@ pub(super) const COMMUNICATION: Group = Group {
 
 const ENCRYPT: Setting = setting(
     name::ENCRYPT,
-    Values::OneOf(&["control", "all"], "`control` or `all`"),
+    ValueKind::OneOf(&["control", "all"], "`control` or `all`"),
     "control",
     "What is encrypted and authenticated on TCP connections between ranks (AES-256-GCM): `control` \
      covers everything but the contents of tensors, `all` includes them.",
 );
 
-pub(super) const OPERATIONS: Group = Group {
+pub(super) const OPERATIONS: SettingGroup = SettingGroup {
     title: "Operations",
     about: "Which tensors are fused, how ranks negotiate, and what results mean.",
     settings: &[
         setting(
             name::FUSION_THRESHOLD,
-            Values::Bytes,
+            ValueKind::Bytes,
             "134217728",
             "Largest total size of tensors that are fused into one operation; 0 turns fusion off. \
              The option and the key are in MiB.",
@@ -93,7 +93,7 @@ pub(super) const OPERATIONS: Group = Group {
         .key("params.fusion_threshold_mb"),
         setting(
             name::CYCLE_TIME,
-            Values::Milliseconds,
+            ValueKind::Milliseconds,
             "0",
             "Minimum time between two negotiations; 0 negotiates as soon as a tensor is ready.",
         )
@@ -101,7 +101,7 @@ pub(super) const OPERATIONS: Group = Group {
         .key("params.cycle_time_ms"),
         setting(
             name::CACHE_CAPACITY,
-            Values::Count,
+            ValueKind::Count,
             "1024",
             "Capacity of the response cache, in tensors; 0 turns it off.",
         )
@@ -109,20 +109,20 @@ pub(super) const OPERATIONS: Group = Group {
         .key("params.cache_capacity"),
         setting(
             name::DISABLE_GROUP_FUSION,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 never fuses tensors of a group with tensors outside of it.",
         ),
         setting(
             name::SCHEDULE,
-            Values::Flag,
+            ValueKind::Flag,
             "1",
             "1 runs repeated steps by a schedule, without negotiation; 0 always \
              negotiates.",
         ),
         setting(
             name::CONTROL_FAN_OUT,
-            Values::Positive,
+            ValueKind::Positive,
             "",
             "Maximum number of children of a rank in the control tree, on its own host and on other \
              hosts; if not set, 8 in jobs of more than 32 ranks, while in smaller jobs all ranks \
@@ -130,20 +130,20 @@ pub(super) const OPERATIONS: Group = Group {
         ),
         setting(
             name::DYNAMIC_PROCESS_SETS,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 allows adding and removing process sets after `init()`.",
         ),
         setting(
             name::JOIN_AVERAGE,
-            Values::OneOf(&["all", "contributors"], "`all` or `contributors`"),
+            ValueKind::OneOf(&["all", "contributors"], "`all` or `contributors`"),
             "all",
             "Divisor of an average while some ranks have joined: the number of all ranks, or of those \
              that contributed.",
         ),
         setting(
             name::DETERMINISTIC,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 makes floating-point reductions bitwise reproducible from run to run: tensors are not \
              fused, so no result depends on what else was ready.",
@@ -154,20 +154,20 @@ pub(super) const OPERATIONS: Group = Group {
 
 const THREAD_AFFINITY: Setting = setting(
     name::THREAD_AFFINITY,
-    Values::Cores,
+    ValueKind::Cores,
     "",
     "Core for the engine thread of each process on a host, in order of local rank.",
 )
 .flag("--thread-affinity")
 .key("library_options.thread_affinity");
 
-pub(super) const ALGORITHMS: Group = Group {
+pub(super) const ALGORITHMS: SettingGroup = SettingGroup {
     title: "Algorithms",
     about: "Algorithms for large tensors. Autotuning does not change one that is set.",
     settings: &[
         setting(
             name::HIERARCHICAL_ALLREDUCE,
-            Values::Flag,
+            ValueKind::Flag,
             "",
             "1 reduces inside each host first, then between hosts; 0 never does. If not set, it is on \
              when all hosts have the same number of ranks.",
@@ -176,7 +176,7 @@ pub(super) const ALGORITHMS: Group = Group {
         .key("params.hierarchical_allreduce"),
         setting(
             name::HIERARCHICAL_ALLGATHER,
-            Values::Flag,
+            ValueKind::Flag,
             "",
             "1 gathers inside each host first, then between hosts; 0 never does.",
         )
@@ -184,7 +184,7 @@ pub(super) const ALGORITHMS: Group = Group {
         .key("params.hierarchical_allgather"),
         setting(
             name::TORUS_ALLREDUCE,
-            Values::Flag,
+            ValueKind::Flag,
             "",
             "1 reduces across hosts and across local ranks at the same time; 0 never does.",
         )
@@ -193,7 +193,7 @@ pub(super) const ALGORITHMS: Group = Group {
         .comes_with("GPU support"),
         setting(
             name::ADASUM_CHUNK_SIZE,
-            Values::Bytes,
+            ValueKind::Bytes,
             "1073741824",
             "Largest part of a tensor that Adasum sends at once over MPI.",
         )

@@ -1,15 +1,15 @@
 //! Settings of what one can see: the log, the timeline, the stall check, and autotuning with its
 //! log.
 
-use super::{Group, Values, name, setting};
+use super::{SettingGroup, ValueKind, name, setting};
 
-pub(super) const LOG: Group = Group {
+pub(super) const LOG: SettingGroup = SettingGroup {
     title: "Log",
     about: "What is logged, and what is kept when a job fails.",
     settings: &[
         setting(
             name::LOG_LEVEL,
-            Values::OneOf(
+            ValueKind::OneOf(
                 &["trace", "debug", "info", "warning", "error", "fatal"],
                 "`trace`, `debug`, `info`, `warning`, `error` or `fatal`",
             ),
@@ -20,7 +20,7 @@ pub(super) const LOG: Group = Group {
         .key("logging.level"),
         setting(
             name::LOG_HIDE_TIME,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 omits the time from log lines. The key is the opposite: `true` shows it.",
         )
@@ -28,20 +28,20 @@ pub(super) const LOG: Group = Group {
         .key("logging.with_timestamp"),
         setting(
             name::DUMP_DIR,
-            Values::Text("a directory"),
+            ValueKind::Text("a directory"),
             "",
             "Directory for each rank's last operations and engine state when a job fails.",
         ),
     ],
 };
 
-pub(super) const TIMELINE: Group = Group {
+pub(super) const TIMELINE: SettingGroup = SettingGroup {
     title: "Timeline",
     about: "A trace of every operation, for Perfetto and similar viewers.",
     settings: &[
         setting(
             name::TIMELINE,
-            Values::Text("a file name or `DYNAMIC`"),
+            ValueKind::Text("a file name or `DYNAMIC`"),
             "",
             "Trace file, written by rank 0; `DYNAMIC` waits for `start_timeline()`.",
         )
@@ -49,7 +49,7 @@ pub(super) const TIMELINE: Group = Group {
         .key("timeline.filename"),
         setting(
             name::TIMELINE_MARK_CYCLES,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 marks the start of each negotiation cycle.",
         )
@@ -58,13 +58,13 @@ pub(super) const TIMELINE: Group = Group {
     ],
 };
 
-pub(super) const STALL_CHECK: Group = Group {
+pub(super) const STALL_CHECK: SettingGroup = SettingGroup {
     title: "Stall check",
     about: "Reports tensors that some ranks have submitted and others have not.",
     settings: &[
         setting(
             name::STALL_CHECK_DISABLE,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 turns the check off. The key is the opposite: `true` turns it on.",
         )
@@ -72,7 +72,7 @@ pub(super) const STALL_CHECK: Group = Group {
         .key("stall_check.enabled"),
         setting(
             name::STALL_CHECK_TIME,
-            Values::PositiveSeconds,
+            ValueKind::PositiveSeconds,
             "60",
             "Time after which a tensor that waits for other ranks is reported.",
         )
@@ -80,7 +80,7 @@ pub(super) const STALL_CHECK: Group = Group {
         .key("stall_check.warning_time_seconds"),
         setting(
             name::STALL_SHUTDOWN_TIME,
-            Values::Seconds,
+            ValueKind::Seconds,
             "0",
             "Time after which such a tensor ends the job, at least the warning time; 0 never ends it.",
         )
@@ -89,13 +89,13 @@ pub(super) const STALL_CHECK: Group = Group {
     ],
 };
 
-pub(super) const AUTOTUNE: Group = Group {
+pub(super) const AUTOTUNE: SettingGroup = SettingGroup {
     title: "Autotuning",
     about: "Searches for the fastest parameters while the job runs.",
     settings: &[
         setting(
             name::AUTOTUNE,
-            Values::Flag,
+            ValueKind::Flag,
             "0",
             "1 turns autotuning on. Parameters that are set are not tuned; with \
              `HOROVOD_DETERMINISTIC=1` none is.",
@@ -104,7 +104,7 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.enabled"),
         setting(
             name::AUTOTUNE_LOG,
-            Values::Text("a file name"),
+            ValueKind::Text("a file name"),
             "",
             "CSV file with one row per observation; the last row is the result.",
         )
@@ -112,13 +112,13 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.log_file"),
         setting(
             name::AUTOTUNE_START,
-            Values::Text("a file name"),
+            ValueKind::Text("a file name"),
             "",
             "Log of an earlier search; the search starts from its last row.",
         ),
         setting(
             name::AUTOTUNE_WARMUP_SAMPLES,
-            Values::Count,
+            ValueKind::Count,
             "3",
             "Number of observations that are discarded at the start.",
         )
@@ -126,7 +126,7 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.warmup_samples"),
         setting(
             name::AUTOTUNE_STEPS_PER_SAMPLE,
-            Values::Positive,
+            ValueKind::Positive,
             "10",
             "Number of steps per sample.",
         )
@@ -134,7 +134,7 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.steps_per_sample"),
         setting(
             name::AUTOTUNE_MAX_SAMPLES,
-            Values::Count,
+            ValueKind::Count,
             "20",
             "Number of observations after which the search stops.",
         )
@@ -142,7 +142,7 @@ pub(super) const AUTOTUNE: Group = Group {
         .key("autotune.bayes_opt_max_samples"),
         setting(
             name::AUTOTUNE_NOISE,
-            Values::Fraction,
+            ValueKind::Fraction,
             "0.8",
             "Upper bound of the noise in measured speeds, relative to their spread; the actual noise \
              is estimated when it is lower.",

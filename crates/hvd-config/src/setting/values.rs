@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 /// Kinds of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Values {
+pub enum ValueKind {
     /// On or off; see [`parse_flag`].
     Flag,
     /// A whole number.
@@ -38,7 +38,7 @@ pub enum Values {
     Text(&'static str),
 }
 
-impl Values {
+impl ValueKind {
     /// What a value looks like, as the end of a sentence: `is not {expected}`.
     pub const fn expected(self) -> &'static str {
         match self {
@@ -126,24 +126,28 @@ mod tests {
 
     #[test]
     fn each_kind_tells_sense_from_garbage() {
-        let word = Values::OneOf(&["auto", "tcp"], "`auto` or `tcp`");
+        let word = ValueKind::OneOf(&["auto", "tcp"], "`auto` or `tcp`");
         for (values, right, wrong) in [
-            (Values::Flag, "0 1 true False", "2 yes -1"),
-            (Values::Count, "0 7", "-1 1.5 x 4294967296"),
-            (Values::Positive, "1", "0 -1 x"),
-            (Values::Seconds, "0 60", "-1 1m"),
-            (Values::PositiveSeconds, "60", "0 soon"),
-            (Values::Bytes, "0 134217728 8589934592", "1MB -1"),
-            (Values::Milliseconds, "0 0.5 20", "-1 NaN inf 1e9"),
-            (Values::Fraction, "0 0.8 1", "1.01 -0.1 NaN"),
-            (Values::Port, "4321", "70000 -1"),
-            (Values::Ports, "1-65535 80-80", "0-5 5-4 1-65536 80 80- a-b"),
+            (ValueKind::Flag, "0 1 true False", "2 yes -1"),
+            (ValueKind::Count, "0 7", "-1 1.5 x 4294967296"),
+            (ValueKind::Positive, "1", "0 -1 x"),
+            (ValueKind::Seconds, "0 60", "-1 1m"),
+            (ValueKind::PositiveSeconds, "60", "0 soon"),
+            (ValueKind::Bytes, "0 134217728 8589934592", "1MB -1"),
+            (ValueKind::Milliseconds, "0 0.5 20", "-1 NaN inf 1e9"),
+            (ValueKind::Fraction, "0 0.8 1", "1.01 -0.1 NaN"),
+            (ValueKind::Port, "4321", "70000 -1"),
             (
-                Values::Addresses,
+                ValueKind::Ports,
+                "1-65535 80-80",
+                "0-5 5-4 1-65536 80 80- a-b",
+            ),
+            (
+                ValueKind::Addresses,
                 "a=10.0.0.1 a=fd00::1,b=127.0.0.2",
                 "a a= =10.0.0.1 a=10.0.0.1,a=10.0.0.2 a=[::1] a=b a=10.0.0.1,",
             ),
-            (Values::Cores, "0 0,2,4", "0,,1 a -1 0-3"),
+            (ValueKind::Cores, "0 0,2,4", "0,,1 a -1 0-3"),
             (word, "auto TCP", "pigeon"),
         ] {
             for text in right.split(' ') {

@@ -27,7 +27,7 @@ pub enum LogLevel {
 
 /// What an average is divided by while some ranks have joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JoinAverage {
+pub enum JoinAverageChoice {
     /// The number of all ranks; those that have joined count as zeros.
     AllRanks,
     /// The number of ranks that have not joined.
@@ -79,7 +79,7 @@ impl LogLevel {
     }
 }
 
-impl JoinAverage {
+impl JoinAverageChoice {
     pub(super) fn read(environment: &Environment) -> Result<Self> {
         match word(environment, name::JOIN_AVERAGE, "all").as_str() {
             "all" => Ok(Self::AllRanks),

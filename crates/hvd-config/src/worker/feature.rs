@@ -12,7 +12,7 @@ use crate::{Environment, Error, Result};
 
 /// Where the record of operations goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Timeline {
+pub enum TimelineTarget {
     /// Into this file, from the start.
     File(PathBuf),
     /// Nowhere until a program asks for it.
@@ -30,7 +30,7 @@ pub struct StallCheck {
 
 /// How the search for the fastest parameters is done.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Autotune {
+pub struct AutotuneConfig {
     /// Where to write what was tried.
     pub log: Option<PathBuf>,
     /// The log of an earlier search, with whose last row to begin.
@@ -51,7 +51,7 @@ pub struct Autotune {
     pub fixed_cache: bool,
 }
 
-impl Timeline {
+impl TimelineTarget {
     pub(super) fn read(environment: &Environment) -> Option<Self> {
         match environment.text(name::TIMELINE)? {
             "DYNAMIC" => Some(Self::Dynamic),
@@ -83,7 +83,7 @@ impl StallCheck {
     }
 }
 
-impl Autotune {
+impl AutotuneConfig {
     pub(super) fn read(environment: &Environment) -> Result<Option<Self>> {
         let is_set = |variable| environment.text(variable).is_some();
         let autotune = Self {

@@ -11,7 +11,7 @@ use crate::{Environment, Error, Result};
 
 /// The job's key-value store and the key that opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rendezvous {
+pub struct RendezvousConfig {
     /// Host name or address.
     pub address: String,
     /// Port.
@@ -100,7 +100,7 @@ pub(super) fn placement(environment: &Environment) -> Result<Placement> {
 pub(super) fn rendezvous(
     environment: &Environment,
     placement: &Placement,
-) -> Result<Option<Rendezvous>> {
+) -> Result<Option<RendezvousConfig>> {
     let address = environment.text(name::RENDEZVOUS_ADDR);
     let port = environment.optional(name::RENDEZVOUS_PORT)?;
     let key = key_source(environment);
@@ -111,7 +111,7 @@ pub(super) fn rendezvous(
         variable,
         present: name::SIZE,
     };
-    Ok(Some(Rendezvous {
+    Ok(Some(RendezvousConfig {
         address: address.ok_or(missing(name::RENDEZVOUS_ADDR))?.to_owned(),
         port: port.ok_or(missing(name::RENDEZVOUS_PORT))?,
         key: key.ok_or(missing(name::SECRET_KEY_FILE))?,

@@ -159,7 +159,7 @@ fn what_is_not_set_is_as_documented() {
     let config = WorkerConfig::read(&Environment::default()).unwrap();
     assert!(!config.dynamic_process_sets && !config.disable_group_fusion && !config.elastic);
     assert!(!config.timeline_mark_cycles && !config.deterministic && config.schedule);
-    assert_eq!(config.join_average, JoinAverage::AllRanks);
+    assert_eq!(config.join_average, JoinAverageChoice::AllRanks);
     assert_eq!(config.hierarchical_allreduce, None);
     assert_eq!(config.hierarchical_allgather, None);
     assert_eq!(config.thread_affinity, None);
@@ -194,7 +194,7 @@ fn switches_and_words_are_read() {
     assert_eq!(config.control_fan_out.map(NonZeroUsize::get), Some(3));
     assert_eq!(config.hierarchical_allreduce, Some(true));
     assert_eq!(config.hierarchical_allgather, Some(false));
-    assert_eq!(config.join_average, JoinAverage::Contributors);
+    assert_eq!(config.join_average, JoinAverageChoice::Contributors);
     assert_eq!(config.dump_dir, Some("/reports".into()));
 }
 
@@ -209,8 +209,11 @@ fn tensors_are_encrypted_when_asked_for() {
 #[test]
 fn a_timeline_is_a_file_or_dynamic() {
     let timeline = |text| read(&[("HOROVOD_TIMELINE", text)]).unwrap().timeline;
-    assert_eq!(timeline("DYNAMIC"), Some(Timeline::Dynamic));
-    assert_eq!(timeline("t.json"), Some(Timeline::File("t.json".into())));
+    assert_eq!(timeline("DYNAMIC"), Some(TimelineTarget::Dynamic));
+    assert_eq!(
+        timeline("t.json"),
+        Some(TimelineTarget::File("t.json".into()))
+    );
     assert_eq!(timeline(""), None);
 }
 
@@ -247,7 +250,7 @@ fn autotuning_leaves_alone_what_is_set() {
         ("HOROVOD_CYCLE_TIME", "2"),
     ])
     .unwrap();
-    let expected = Autotune {
+    let expected = AutotuneConfig {
         log: Some("log.csv".into()),
         start: Some("earlier.csv".into()),
         warmup_samples: 3,

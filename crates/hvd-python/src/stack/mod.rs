@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rustix::fs::{MemfdFlags, fstat, memfd_create};
 
-use parse::Codebase;
+use parse::CodeOrigins;
 
 /// Of a longer dump the rest is not looked at: the main thread's stack may be the last of up to
 /// a hundred, each of up to a hundred calls.
@@ -34,69 +34,69 @@ const LONGEST_DUMP: usize = 4 << 20;
 
 /// What makes `faulthandler` tell us where Python stands.
 #[derive(Debug)]
-struct Tap {
+struct StackDumper {
     signal: i32,
     /// Address of the handler that was registered.
     handler: usize,
     file: File,
     /// Device and number of the file, in case its descriptor is closed behind our back.
     identity: (u64, u64),
-    code: Codebase,
+    code: CodeOrigins,
 }
 
-static TAP: Mutex<Option<Tap>> = Mutex::new(None);
+static DUMPER: Mutex<Option<StackDumper>> = Mutex::new(None);
 
 /// Makes stacks available from now on. A process in which that is not possible works without.
 pub(crate) fn register(py: Python<'_>) {
     // Held by nobody for long; a child forked while its parent was asked finds it locked for ever.
-    let mut tap = match TAP.try_lock() {
-        Ok(tap) => tap,
+    let mut dumper = match DUMPER.try_lock() {
+        Ok(dumper) => dumper,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return,
     };
-    if tap.is_some() {
+    if dumper.is_some() {
         return;
     }
-    match Tap::register(py) {
-        Ok(registered) => *tap = Some(registered),
+    match StackDumper::register(py) {
+        Ok(registered) => *dumper = Some(registered),
         Err(error) => tracing::debug!("where Python stands cannot be told: {error}"),
     }
 }
 
 /// Undoes [`register`]; also called in a forked child, which must not wait for a lock.
 pub(crate) fn unregister(py: Python<'_>) {
-    let tap = TAP.try_lock().ok().and_then(|mut tap| tap.take());
-    if let Some(tap) = tap
-        && tap.is_ours()
+    let dumper = DUMPER.try_lock().ok().and_then(|mut dumper| dumper.take());
+    if let Some(dumper) = dumper
+        && dumper.is_ours()
         && let Err(error) =
-            faulthandler(py).and_then(|it| it.call_method1("unregister", (tap.signal,)))
+            faulthandler(py).and_then(|it| it.call_method1("unregister", (dumper.signal,)))
     {
-        tracing::debug!("cannot give signal {} back: {error}", tap.signal);
+        tracing::debug!("cannot give signal {} back: {error}", dumper.signal);
     }
 }
 
 /// The stacks of all Python threads, the main thread's first; or why they are not known. Any
 /// thread, with or without the GIL.
 pub(crate) fn read() -> Result<Vec<ThreadStack>, &'static str> {
-    let mut tap = TAP.lock().unwrap_or_else(PoisonError::into_inner);
-    let tap = tap
+    let mut dumper = DUMPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let dumper = dumper
         .as_mut()
         .ok_or("Python's faulthandler is not registered")?;
-    tap.read()
+    dumper.read()
 }
 
 fn faulthandler(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("faulthandler")
 }
 
-impl Tap {
+impl StackDumper {
     fn register(py: Python<'_>) -> PyResult<Self> {
         let no_signal = || pyo3::exceptions::PyOSError::new_err("every real-time signal is in use");
         let signal = os::unused_signal().ok_or_else(no_signal)?;
         let file = memfd_create("hvd-python-stack", MemfdFlags::CLOEXEC);
         let file = File::from(file.map_err(std::io::Error::from)?);
         let stat = fstat(&file).map_err(std::io::Error::from)?;
-        let code = Codebase::of_interpreter(py)?;
+        let code = CodeOrigins::of_interpreter(py)?;
         let options = PyDict::new(py);
         options.set_item("file", file.as_raw_fd())?;
         options.set_item("all_threads", true)?;

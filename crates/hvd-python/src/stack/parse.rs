@@ -20,7 +20,7 @@ const MOST_FRAMES: usize = 64;
 
 /// What belongs to whom in this interpreter.
 #[derive(Debug, Default)]
-pub(super) struct Codebase {
+pub(super) struct CodeOrigins {
     main_thread: u64,
     /// Where our Python files are.
     horovod: Vec<String>,
@@ -28,7 +28,7 @@ pub(super) struct Codebase {
     libraries: Vec<String>,
 }
 
-impl Codebase {
+impl CodeOrigins {
     /// Asks the interpreter.
     pub(super) fn of_interpreter(py: Python<'_>) -> PyResult<Self> {
         let main = py.import("threading")?.call_method0("main_thread")?;

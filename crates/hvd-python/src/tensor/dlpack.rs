@@ -23,7 +23,7 @@ const CPU: i32 = 1;
 
 /// `DLTensor`.
 #[repr(C)]
-struct Tensor {
+struct DlTensor {
     data: *mut c_void,
     device_type: i32,
     device_number: i32,
@@ -38,11 +38,11 @@ struct Tensor {
 
 /// `DLPackDLTensorFromPyObjectNoSync`: fills in a description that is valid while the caller keeps
 /// the object as it is. 0, or -1 with an exception.
-type Describe = unsafe extern "C" fn(object: *mut c_void, description: *mut Tensor) -> c_int;
+type Describe = unsafe extern "C" fn(object: *mut c_void, description: *mut DlTensor) -> c_int;
 
 /// `DLPackExchangeAPI`. Which functions follow depends on the major version.
 #[repr(C)]
-struct Table {
+struct ExchangeTable {
     major: u32,
     minor: u32,
     previous: *const Self,
@@ -54,24 +54,24 @@ struct Table {
 }
 
 /// A tensor in the host's memory without gaps.
-pub(crate) struct Dense {
+pub(crate) struct DenseTensor {
     pub(crate) address: usize,
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
 }
 
 /// How the tensors of one class are described.
-pub(crate) struct Exchange {
+pub(crate) struct DlpackExchange {
     describe: Describe,
 }
 
-impl Exchange {
+impl DlpackExchange {
     /// What a class offers; `None` if it offers nothing, or nothing that is known here.
     pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
         let Some(capsule) = class.getattr_opt(ATTRIBUTE)? else {
             return Ok(None);
         };
-        let table: NonNull<Table> = capsule
+        let table: NonNull<ExchangeTable> = capsule
             .cast::<PyCapsule>()?
             .pointer_checked(Some(CAPSULE))?
             .cast();
@@ -88,7 +88,7 @@ impl Exchange {
 
     /// Describes a tensor of the class this was found on; `None` if it is not dense, not in the
     /// host's memory, of a type the engine does not know, or does not want to be described.
-    pub(crate) fn dense(&self, tensor: &Bound<'_, PyAny>) -> Option<Dense> {
+    pub(crate) fn dense(&self, tensor: &Bound<'_, PyAny>) -> Option<DenseTensor> {
         let mut description = MaybeUninit::uninit();
         let (object, place) = (tensor.as_ptr().cast(), description.as_mut_ptr());
         // SAFETY: the object is alive, the interpreter is attached to this thread, and the place
@@ -99,12 +99,12 @@ impl Exchange {
             return None;
         }
         // SAFETY: the function has filled in the description, as its status says.
-        let description: Tensor = unsafe { description.assume_init() };
+        let description: DlTensor = unsafe { description.assume_init() };
         let shape = description.shape_without_gaps()?;
         let dtype = description.dtype()?;
         let offset = usize::try_from(description.byte_offset).ok()?;
         let address = description.data.expose_provenance().checked_add(offset)?;
-        Some(Dense {
+        Some(DenseTensor {
             address,
             dtype,
             shape,
@@ -112,7 +112,7 @@ impl Exchange {
     }
 }
 
-impl Tensor {
+impl DlTensor {
     fn dtype(&self) -> Option<DType> {
         if self.type_lanes != 1 {
             return None;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::*;
 
-fn code() -> Codebase {
-    Codebase {
+fn code() -> CodeOrigins {
+    CodeOrigins {
         main_thread: 0x7f12_3456_7740,
         horovod: vec!["/venv/lib/python3.11/site-packages/horovod/".to_owned()],
         libraries: vec!["/usr/lib/python3.11/".to_owned()],

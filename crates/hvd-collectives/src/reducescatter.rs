@@ -6,13 +6,13 @@
 //! S less its predecessor's.
 //!
 //! Inputs are not changed: what is on its way lies in scratch until it is passed on. A chunk stays
-//! there for [`Schedule::delay`] slots, so one place more than that, used in turns, is enough:
+//! there for [`RingSchedule::delay`] slots, so one place more than that, used in turns, is enough:
 //! about one block. Members that see the same memory need no ring, see [`crate::shared`]. Each part is reduced in one order that depends on its position alone, so
 //! equal inputs always give equal bits.
 
 use crate::error::expect_length;
 use crate::layout::{Layout, Parts, total_of};
-use crate::ring::{Schedule, Slot};
+use crate::ring::{RingSchedule, Slot};
 use crate::{Combine, Communicator, Result, TensorMemory, Workspace, shared};
 
 /// What a reducescatter reads and fills.
@@ -46,7 +46,7 @@ pub fn reducescatter(
     if shared::reduce_own_block(comm, combine, layout, memory, chunk)? {
         return Ok(());
     }
-    let schedule = Schedule::new(layout, comm.before(1), chunk);
+    let schedule = RingSchedule::new(layout, comm.before(1), chunk);
     let longest = input.counts.iter().copied().max().unwrap_or(0);
     let places = Places {
         delay: schedule.delay(),

@@ -30,14 +30,14 @@ pub(crate) struct Slot {
 
 /// One member's slots, in order.
 #[derive(Debug)]
-pub(crate) struct Schedule<B> {
+pub(crate) struct RingSchedule<B> {
     sends: Chunks<B>,
     recvs: Chunks<B>,
     late: bool,
     delay: usize,
 }
 
-impl<B: Blocks> Schedule<B> {
+impl<B: Blocks> RingSchedule<B> {
     /// The slots of the member that starts with `first` at hand. Needs two blocks at least.
     pub(crate) fn new(layout: B, first: usize, chunk: usize) -> Self {
         let at_hand = layout.chunks(first, chunk);
@@ -56,7 +56,7 @@ impl<B: Blocks> Schedule<B> {
     }
 }
 
-impl<B: Blocks> Iterator for Schedule<B> {
+impl<B: Blocks> Iterator for RingSchedule<B> {
     type Item = Slot;
 
     fn next(&mut self) -> Option<Slot> {
@@ -120,7 +120,7 @@ mod tests {
     use crate::layout::Layout;
 
     fn slots(counts: &[usize], first: usize, chunk: usize) -> Vec<Slot> {
-        Schedule::new(Layout::Counts(counts), first, chunk).collect()
+        RingSchedule::new(Layout::Counts(counts), first, chunk).collect()
     }
 
     #[test]

@@ -20,5 +20,5 @@ pub use setting::{
 };
 pub use worker::{
     Autotune, DirectReads, EncryptionChoice, JoinAverage, KeySource, LogLevel, Rendezvous,
-    StallCheck, Timeline, TransportChoice, WorkerConfig,
+    StallCheck, TimelineMode, TransportChoice, WorkerConfig,
 };

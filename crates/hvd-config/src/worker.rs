@@ -19,7 +19,7 @@ use std::time::Duration;
 use hvd_types::Placement;
 
 pub use choice::{DirectReads, EncryptionChoice, JoinAverage, LogLevel, TransportChoice};
-pub use feature::{Autotune, StallCheck, Timeline};
+pub use feature::{Autotune, StallCheck, TimelineMode};
 pub use identity::{KeySource, Rendezvous};
 
 use crate::setting::{Setting, name};
@@ -82,7 +82,7 @@ pub struct WorkerConfig {
     /// The core for each process of this host, by local rank.
     pub thread_affinity: Option<Vec<usize>>,
     /// The record of operations, if there is one.
-    pub timeline: Option<Timeline>,
+    pub timeline: Option<TimelineMode>,
     /// Whether the record marks each round of negotiation.
     pub timeline_mark_cycles: bool,
     /// When missing ranks are reported; `None` if never.
@@ -149,7 +149,7 @@ impl WorkerConfig {
             hierarchical_allreduce: environment.optional_flag(name::HIERARCHICAL_ALLREDUCE)?,
             hierarchical_allgather: environment.optional_flag(name::HIERARCHICAL_ALLGATHER)?,
             thread_affinity: feature::thread_affinity(environment, &placement)?,
-            timeline: Timeline::read(environment),
+            timeline: TimelineMode::read(environment),
             timeline_mark_cycles: environment.flag(name::TIMELINE_MARK_CYCLES)?,
             stall_check: StallCheck::read(environment)?,
             autotune: Autotune::read(environment)?,

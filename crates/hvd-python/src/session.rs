@@ -7,9 +7,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 
-use hvd_config::{Environment, Timeline, WorkerConfig};
+use hvd_config::{Environment, TimelineMode, WorkerConfig};
 use hvd_engine::{
-    Core, DirectReads, Engine, EngineOptions, ExitReport, GroupFusion, Hierarchy, JoinAverage,
+    Core, DirectReads, Engine, EngineOptions, ExitReport, GroupFusion, Hierarchy, JoinDivisor,
     LastHandles, StallOptions,
 };
 use hvd_transport::{
@@ -193,8 +193,8 @@ fn engine_options(
             shutdown: check.shutdown,
         }),
         timeline: match &config.timeline {
-            Some(Timeline::File(path)) => Some((path.clone(), config.timeline_mark_cycles)),
-            Some(Timeline::Dynamic) | None => None,
+            Some(TimelineMode::File(path)) => Some((path.clone(), config.timeline_mark_cycles)),
+            Some(TimelineMode::Dynamic) | None => None,
         },
         core,
         dump_directory: config.dump_dir.clone(),
@@ -202,8 +202,8 @@ fn engine_options(
         inquiry: Some(inquiry),
         hierarchy: hierarchy(config, homogeneous),
         join_average: match config.join_average {
-            hvd_config::JoinAverage::AllRanks => JoinAverage::AllRanks,
-            hvd_config::JoinAverage::Contributors => JoinAverage::Contributors,
+            hvd_config::JoinAverage::AllRanks => JoinDivisor::AllRanks,
+            hvd_config::JoinAverage::Contributors => JoinDivisor::Contributors,
         },
     }
 }

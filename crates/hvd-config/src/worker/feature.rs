@@ -12,7 +12,7 @@ use crate::{Environment, Error, Result};
 
 /// Where the record of operations goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Timeline {
+pub enum TimelineMode {
     /// Into this file, from the start.
     File(PathBuf),
     /// Nowhere until a program asks for it.
@@ -51,7 +51,7 @@ pub struct Autotune {
     pub fixed_cache: bool,
 }
 
-impl Timeline {
+impl TimelineMode {
     pub(super) fn read(environment: &Environment) -> Option<Self> {
         match environment.text(name::TIMELINE)? {
             "DYNAMIC" => Some(Self::Dynamic),

@@ -219,8 +219,11 @@ fn tensors_are_encrypted_when_asked_for() {
 #[test]
 fn a_timeline_is_a_file_or_dynamic() {
     let timeline = |text| read(&[("HOROVOD_TIMELINE", text)]).unwrap().timeline;
-    assert_eq!(timeline("DYNAMIC"), Some(Timeline::Dynamic));
-    assert_eq!(timeline("t.json"), Some(Timeline::File("t.json".into())));
+    assert_eq!(timeline("DYNAMIC"), Some(TimelineMode::Dynamic));
+    assert_eq!(
+        timeline("t.json"),
+        Some(TimelineMode::File("t.json".into()))
+    );
     assert_eq!(timeline(""), None);
 }
 

@@ -20,7 +20,7 @@ pub(crate) const STAR_RANKS: usize = 32;
 
 /// One rank's place in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TreePosition {
     pub(crate) rank: Rank,
     /// None for the root.
     pub(crate) parent: Option<Rank>,
@@ -44,7 +44,7 @@ impl Child {
 
 /// The tree of a job, from which the place of every rank can be told.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct ControlTree {
     /// The ranks of each host, hosts in the order of their lowest ranks.
     groups: Vec<Vec<Rank>>,
     /// The host of every rank, as its position among the groups.
@@ -52,7 +52,7 @@ pub(crate) struct Tree {
     fan_out: usize,
 }
 
-impl Tree {
+impl ControlTree {
     /// The tree over the hosts of all ranks.
     pub(crate) fn new(hosts: &[String], fan_out: usize) -> Self {
         let mut groups: Vec<Vec<Rank>> = Vec::new();
@@ -74,11 +74,11 @@ impl Tree {
     }
 
     /// The place of a rank of the job.
-    pub(crate) fn place(&self, rank: Rank) -> Place {
+    pub(crate) fn place(&self, rank: Rank) -> TreePosition {
         let host = self.host_of.get(rank.index()).copied().unwrap_or(0);
         let local = self.groups.get(host).map_or(&[][..], Vec::as_slice);
         let index = local.binary_search(&rank).unwrap_or(0);
-        let inside = Node::find(index, local.len(), self.fan_out);
+        let inside = TreeNode::find(index, local.len(), self.fan_out);
         let mut parent = inside.parent.map(|index| local[index]);
         let mut children: Vec<Child> = inside
             .children
@@ -86,12 +86,12 @@ impl Tree {
             .map(|part| child(local[part].iter().copied()))
             .collect();
         if index == 0 {
-            let between = Node::find(host, self.groups.len(), self.fan_out);
+            let between = TreeNode::find(host, self.groups.len(), self.fan_out);
             parent = between.parent.map(|host| self.groups[host][0]);
             let below = |part: Range<usize>| child(self.groups[part].iter().flatten().copied());
             children.extend(between.children.into_iter().map(below));
         }
-        Place {
+        TreePosition {
             rank,
             parent,
             children,
@@ -99,7 +99,7 @@ impl Tree {
     }
 }
 
-impl Place {
+impl TreePosition {
     /// The place of a rank where everybody speaks to rank 0 directly.
     pub(crate) fn in_star(rank: Rank, size: usize) -> Self {
         let root = rank == Rank::COORDINATOR;
@@ -151,12 +151,12 @@ fn child(ranks: impl IntoIterator<Item = Rank>) -> Child {
 }
 
 /// A node of the tree over `0..count`, in which the first of every range leads it.
-struct Node {
+struct TreeNode {
     parent: Option<usize>,
     children: Vec<Range<usize>>,
 }
 
-impl Node {
+impl TreeNode {
     /// Walks down from the root to the node `index`.
     fn find(index: usize, count: usize, fan_out: usize) -> Self {
         let mut parent = None;
@@ -193,8 +193,8 @@ mod tests {
         sizes.iter().enumerate().flat_map(named).collect()
     }
 
-    fn tree(hosts: &[String], fan_out: usize) -> Vec<Place> {
-        let tree = Tree::new(hosts, fan_out);
+    fn tree(hosts: &[String], fan_out: usize) -> Vec<TreePosition> {
+        let tree = ControlTree::new(hosts, fan_out);
         let ranks = (0..hosts.len()).map(Rank::from_index);
         ranks.map(|rank| tree.place(rank)).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hvd_engine::{Outcome, Submission};
+use hvd_engine::{OperationOutput, Submission};
 use hvd_types::{OpKind, ProcessSetId, ReduceOp};
 
 use crate::error::{Error, Result};
@@ -94,7 +94,7 @@ impl Reduction {
 pub(super) fn run(
     call: Call,
     prepare: impl FnOnce(&Call) -> Result<Submission>,
-    conclude: impl FnOnce(&Call, Outcome) -> Result<()> + Send + 'static,
+    conclude: impl FnOnce(&Call, OperationOutput) -> Result<()> + Send + 'static,
 ) {
     let prepared = worker::current().and_then(|worker| Ok((prepare(&call)?, worker)));
     match prepared {
@@ -115,7 +115,7 @@ pub(super) fn run_group(
     call: Call,
     name: &Arc<str>,
     prepare: impl Fn(&Call, &Input, usize) -> Result<Submission>,
-    conclude: impl FnOnce(&Call, &[Input], &[Outcome]) -> Result<()> + Send + 'static,
+    conclude: impl FnOnce(&Call, &[Input], &[OperationOutput]) -> Result<()> + Send + 'static,
 ) {
     let prepared = worker::current().and_then(|worker| {
         let inputs = (0..call.count()?)
@@ -131,7 +131,7 @@ pub(super) fn run_group(
     match prepared {
         Err(error) => call.finish(Err(error)),
         Ok((worker, inputs, submissions)) => {
-            let then = move |result: hvd_engine::Result<Vec<Outcome>>| {
+            let then = move |result: hvd_engine::Result<Vec<OperationOutput>>| {
                 let result = result.map_err(Error::from);
                 call.finish(result.and_then(|outcomes| conclude(&call, &inputs, &outcomes)));
             };

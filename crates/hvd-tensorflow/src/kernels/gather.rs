@@ -1,6 +1,6 @@
 //! Allgather: the rows of all ranks. TensorFlow's memory is asked for when their number is known.
 
-use hvd_engine::Outcome;
+use hvd_engine::OperationOutput;
 use hvd_types::OpKind;
 
 use super::common::{Meeting, run, run_group};
@@ -78,7 +78,7 @@ impl Kernel for GroupedAllgather {
 }
 
 /// Makes the results of a group its outputs.
-pub(super) fn place_all(call: &Call, inputs: &[Input], outcomes: &[Outcome]) -> Result<()> {
+pub(super) fn place_all(call: &Call, inputs: &[Input], outcomes: &[OperationOutput]) -> Result<()> {
     let mut results = inputs.iter().zip(outcomes).enumerate();
     results.try_for_each(|(index, (input, outcome))| call.place(index, input.dtype, outcome))
 }

@@ -1,6 +1,6 @@
 //! Reducescatter and alltoall: each rank gets rows of its own.
 
-use hvd_engine::Outcome;
+use hvd_engine::OperationOutput;
 use hvd_types::{OpKind, Shape};
 
 use super::common::{Meeting, Reduction, run, run_group};
@@ -124,7 +124,7 @@ impl Kernel for Alltoall {
             submission.target = call.rows_like(0, &input);
             Ok(submission)
         };
-        run(call, prepare, move |call, outcome: Outcome| {
+        run(call, prepare, move |call, outcome: OperationOutput| {
             call.place(0, dtype, &outcome)?;
             let received = received(&outcome.received_splits)?;
             call.set_numbers(1, &Shape::new([received.len() as u64]), &received)

@@ -4,7 +4,7 @@
 #![expect(missing_docs, reason = "criterion's macros make functions without any")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use hvd_engine::simulate::{Job, Wiring, simulate};
+use hvd_engine::simulate::{SimulatedJob, Wiring, simulate};
 
 fn steps(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("four steps");
@@ -13,7 +13,7 @@ fn steps(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(ranks as u64));
         for wiring in [Wiring::Star, Wiring::Tree] {
             let id = BenchmarkId::new(format!("{wiring:?}"), ranks);
-            let job = Job::new(ranks, wiring);
+            let job = SimulatedJob::new(ranks, wiring);
             group.bench_function(id, |bencher| bencher.iter(|| simulate(&job, 4, || {})));
         }
     }

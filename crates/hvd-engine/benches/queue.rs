@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use hvd_engine::{Engine, EngineOptions, Handle, Source, Submission};
+use hvd_engine::{Engine, EngineOptions, Handle, Submission, TensorSource};
 use hvd_transport::testing::{Wire, mesh_of};
 use hvd_types::{DType, OpKind, Shape};
 
@@ -23,7 +23,7 @@ fn engine() -> Engine {
 }
 
 fn start(engine: &Engine, index: usize) -> Handle {
-    let source = Source::owned(vec![0; 16]);
+    let source = TensorSource::owned(vec![0; 16]);
     let tensor = Submission::new(OpKind::Allreduce, DType::Float32, Shape::new([4]), source);
     let named = Submission {
         name: Some(format!("tensor.{index}").into()),

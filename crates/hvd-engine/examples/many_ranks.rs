@@ -9,7 +9,7 @@
 use std::fs;
 use std::process::Command;
 
-use hvd_engine::simulate::{Job, Report, Wiring, ready_barrier, simulate};
+use hvd_engine::simulate::{SimulatedJob, SimulationReport, Wiring, ready_barrier, simulate};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -58,7 +58,9 @@ fn row(ranks: usize, wiring: &str) -> Result<(), Failure> {
     };
     let before = resident_kibibytes();
     let mut after = before;
-    let report = simulate(&Job::new(ranks, kind), 3, || after = resident_kibibytes())?;
+    let report = simulate(&SimulatedJob::new(ranks, kind), 3, || {
+        after = resident_kibibytes();
+    })?;
     let memory = after.saturating_sub(before) / ranks as u64;
     for (step, name) in [(0, "first"), (2, "later")] {
         println!(
@@ -72,8 +74,8 @@ fn row(ranks: usize, wiring: &str) -> Result<(), Failure> {
 /// An operation of a schedule, which no rank has to be asked about.
 #[expect(clippy::print_stdout, reason = "this is the program's output")]
 fn scheduled(ranks: usize) {
-    let (step, partners) = ready_barrier(&Job::new(ranks, Wiring::Star));
-    let report = Report {
+    let (step, partners) = ready_barrier(&SimulatedJob::new(ranks, Wiring::Star));
+    let report = SimulationReport {
         steps: vec![step],
         most_connections: partners,
         root_connections: partners,
@@ -84,7 +86,7 @@ fn scheduled(ranks: usize) {
     );
 }
 
-fn cells(report: &Report, step: usize, memory: Option<u64>) -> String {
+fn cells(report: &SimulationReport, step: usize, memory: Option<u64>) -> String {
     let cost = report.steps[step];
     let memory = memory.map_or_else(String::new, |memory| format!("{memory} KiB"));
     format!(

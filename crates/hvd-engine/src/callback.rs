@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Engine;
-use crate::handle::{Completer, Outcome};
-use crate::queue::Entry;
+use crate::handle::{Completer, OperationOutput};
+use crate::queue::QueueEntry;
 use crate::submit::Submission;
 use crate::{Error, Result};
 
@@ -19,12 +19,12 @@ impl Engine {
     pub fn submit_with_callback(
         &self,
         mut submission: Submission,
-        then: impl FnOnce(Result<Outcome>) + Send + 'static,
+        then: impl FnOnce(Result<OperationOutput>) + Send + 'static,
     ) {
         match self.request(&mut submission) {
             Ok(request) => {
                 let completer = Completer::continuing(Box::new(then));
-                self.start_with_callback([Entry::new(request, submission, completer)]);
+                self.start_with_callback([QueueEntry::new(request, submission, completer)]);
             }
             Err(error) => then(Err(error)),
         }
@@ -37,10 +37,10 @@ impl Engine {
         &self,
         name: &Arc<str>,
         submissions: Vec<Submission>,
-        then: impl FnOnce(Result<Vec<Outcome>>) + Send + 'static,
+        then: impl FnOnce(Result<Vec<OperationOutput>>) + Send + 'static,
     ) {
         let count = submissions.len();
-        let group = Arc::new(Group::new(count, Box::new(then)));
+        let group = Arc::new(CallbackGroup::new(count, Box::new(then)));
         let mut entries = Vec::with_capacity(count);
         for (index, mut submission) in submissions.into_iter().enumerate() {
             submission.enroll(name, index, count);
@@ -56,7 +56,7 @@ impl Engine {
             let completer = Completer::continuing(Box::new(move |result| {
                 member.ended(index, result);
             }));
-            entries.push(Entry::new(request, submission, completer));
+            entries.push(QueueEntry::new(request, submission, completer));
         }
         if entries.is_empty() {
             group.finish(Ok(Vec::new()));
@@ -67,36 +67,36 @@ impl Engine {
 }
 
 /// What is to be done with the results of a group.
-type Then = Box<dyn FnOnce(Result<Vec<Outcome>>) + Send>;
+type Then = Box<dyn FnOnce(Result<Vec<OperationOutput>>) + Send>;
 
 /// Collects the results of operations that were submitted together.
-struct Group(Mutex<Collected>);
+struct CallbackGroup(Mutex<Collected>);
 
 struct Collected {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<OperationOutput>,
     left: usize,
     error: Option<Error>,
     /// Taken when everything has ended.
     then: Option<Then>,
 }
 
-impl fmt::Debug for Group {
+impl fmt::Debug for CallbackGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Group")
+        f.write_str("CallbackGroup")
     }
 }
 
-impl Group {
+impl CallbackGroup {
     fn new(count: usize, then: Then) -> Self {
         Self(Mutex::new(Collected {
-            outcomes: vec![Outcome::default(); count],
+            outcomes: vec![OperationOutput::default(); count],
             left: count,
             error: None,
             then: Some(then),
         }))
     }
 
-    fn ended(&self, index: usize, result: Result<Outcome>) {
+    fn ended(&self, index: usize, result: Result<OperationOutput>) {
         let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             Ok(outcome) => collected.outcomes[index] = outcome,
@@ -119,7 +119,7 @@ impl Group {
         self.finish(Err(error));
     }
 
-    fn finish(&self, result: Result<Vec<Outcome>>) {
+    fn finish(&self, result: Result<Vec<OperationOutput>>) {
         let then = self
             .0
             .lock()
@@ -138,16 +138,16 @@ mod tests {
 
     use super::*;
 
-    fn group(count: usize) -> (Group, mpsc::Receiver<Result<Vec<Outcome>>>) {
+    fn group(count: usize) -> (CallbackGroup, mpsc::Receiver<Result<Vec<OperationOutput>>>) {
         let (sender, results) = mpsc::channel();
         let then = Box::new(move |result| sender.send(result).unwrap());
-        (Group::new(count, then), results)
+        (CallbackGroup::new(count, then), results)
     }
 
-    fn numbered(number: u32) -> Outcome {
-        Outcome {
+    fn numbered(number: u32) -> OperationOutput {
+        OperationOutput {
             number: Some(number),
-            ..Outcome::default()
+            ..OperationOutput::default()
         }
     }
 

@@ -20,14 +20,14 @@ const READ_SIZE: usize = 16 * 1024;
 /// This rank's control messages to and from its peers.
 #[derive(Debug)]
 pub(crate) struct ControlChannel {
-    peers: Vec<Peer>,
+    peers: Vec<ControlPeer>,
     /// Peers for which bytes are held back.
     unsent: Vec<Rank>,
     piece: Box<[u8]>,
 }
 
 #[derive(Debug)]
-struct Peer {
+struct ControlPeer {
     rank: Rank,
     incoming: Assembler,
     outgoing: Vec<u8>,
@@ -38,7 +38,7 @@ impl ControlChannel {
     /// A channel to the given peers: a rank's neighbours in the tree, and those it exchanges notices
     /// with.
     pub(crate) fn new(peers: impl Iterator<Item = Rank>) -> Self {
-        let peer = |rank| Peer {
+        let peer = |rank| ControlPeer {
             rank,
             incoming: Assembler::default(),
             outgoing: Vec::new(),
@@ -145,7 +145,7 @@ impl ControlChannel {
     }
 }
 
-impl Peer {
+impl ControlPeer {
     fn flush(&mut self, transport: &mut dyn Transport) -> Result<()> {
         while self.sent < self.outgoing.len() {
             let rest = &self.outgoing[self.sent..];

@@ -18,12 +18,12 @@ use crate::counters::Counters;
 use crate::engine::ExitReport;
 use crate::execute::team::{Hierarchy, Team};
 use crate::execute::{Executor, Task};
-use crate::handle::{Completer, Outcome};
+use crate::handle::{Completer, OperationOutput};
 use crate::local_set::LocalSet;
 use crate::negotiate::role::ControlRole;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
-use crate::queue::{BoxedEntry, Change, Drained, Queue};
+use crate::queue::{BoxedEntry, Drained, Queue, SetChangeEntry};
 use crate::schedule::progress::ScheduleProgress;
 use crate::schedule::ready_barrier::ReadyBarrier;
 use crate::stall::reporter::StallReporter;
@@ -286,7 +286,7 @@ impl Cycle {
             self.shutdown_answer_due = Some(Instant::now() + self.transport.progress_timeout());
             self.held.shutdown = true;
         }
-        for Change { change, completer } in changes {
+        for SetChangeEntry { change, completer } in changes {
             self.held.changes.push(change);
             self.changes.push_back(completer);
         }
@@ -512,9 +512,9 @@ impl Cycle {
     }
 }
 
-fn numbered(number: u32) -> Outcome {
-    Outcome {
+fn numbered(number: u32) -> OperationOutput {
+    OperationOutput {
         number: Some(number),
-        ..Outcome::default()
+        ..OperationOutput::default()
     }
 }

@@ -20,15 +20,17 @@ use crate::cycle::Cycle;
 use crate::cycle_owner::CycleOwner;
 use crate::execute::team::{Hierarchy, Team};
 use crate::fusion::batches::GroupFusion;
-use crate::handle::{Completer, Completion, Handle, Handles, LastHandles, Outcome, Progress};
-use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
+use crate::handle::{
+    Completer, Completion, Handle, Handles, LastHandles, OperationOutput, OperationProgress,
+};
+use crate::negotiate::coordinator::{CoordinatorOptions, JoinDivisor};
 use crate::negotiate::hub::Hub;
 use crate::negotiate::relay::HOLD;
 use crate::negotiate::role::ControlRole;
-use crate::negotiate::tree::{FAN_OUT, Place, STAR_RANKS, Tree};
+use crate::negotiate::tree::{ControlTree, FAN_OUT, STAR_RANKS, TreePosition};
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
-use crate::queue::{Batch, BoxedEntry, Call, Change, Entry, Queue};
+use crate::queue::{Batch, BoxedEntry, Queue, QueueEntry, SetChangeEntry, WakeRequest};
 use crate::recorder::FlightLog;
 use crate::stall::StallOptions;
 use crate::submit::{Submission, check_name};
@@ -52,7 +54,7 @@ pub struct EngineOptions {
     /// not by a fixed size.
     pub measure_network: bool,
     /// What an average is divided by while some ranks have joined.
-    pub join_average: JoinAverage,
+    pub join_average: JoinDivisor,
     /// How many ranks, and how many hosts, one rank speaks for in the negotiation. `None` leaves it
     /// to the size of the job: in a small one all speak for themselves.
     pub fan_out: Option<NonZeroUsize>,
@@ -81,7 +83,7 @@ impl Default for EngineOptions {
             group_fusion: GroupFusion::default(),
             schedules: true,
             measure_network: false,
-            join_average: JoinAverage::default(),
+            join_average: JoinDivisor::default(),
             fan_out: None,
             hierarchy: Hierarchy::default(),
             stall: None,
@@ -257,29 +259,33 @@ impl Engine {
     pub fn poll(&self, completion: &Completion) -> bool {
         let done = completion.is_done();
         if !done {
-            self.answer(self.queue.call());
+            self.wake_if_needed(self.queue.call());
         }
         done
     }
 
     /// Waits up to `limit` for an operation and takes its result; `None` if it has not ended by
     /// then. Meanwhile the calling thread does the engine's work, if nobody else does.
-    pub fn wait(&self, completion: &Completion, limit: Duration) -> Option<Result<Outcome>> {
+    pub fn wait(
+        &self,
+        completion: &Completion,
+        limit: Duration,
+    ) -> Option<Result<OperationOutput>> {
         if !completion.is_done() {
             let end = Instant::now() + limit;
             let _waiter = self.queue.waiter();
             let unseen = self.queue.has_unseen();
             self.cycle_owner.run_until(completion, end, unseen);
             if !completion.is_done() {
-                self.answer(self.queue.call());
+                self.wake_if_needed(self.queue.call());
             }
             return completion.wait(end.saturating_duration_since(Instant::now()));
         }
         completion.wait(limit)
     }
 
-    fn answer(&self, call: Call) {
-        if call == Call::Needed {
+    fn wake_if_needed(&self, request: WakeRequest) {
+        if request == WakeRequest::Needed {
             self.cycle_owner.wake();
         }
     }
@@ -328,8 +334,10 @@ impl Engine {
         }
         let completion = Arc::new(Completion::default());
         let completer = Completer::new(&completion);
-        let call = self.queue.push_change(Change { change, completer })?;
-        self.answer(call);
+        let call = self
+            .queue
+            .push_change(SetChangeEntry { change, completer })?;
+        self.wake_if_needed(call);
         Ok(completion)
     }
 
@@ -340,7 +348,7 @@ impl Engine {
         let completer = Completer::new(&completion);
         // Known before it can complete, so that a caller who sees it complete finds it.
         self.handles.insert(handle, completion);
-        Ok((handle, Entry::new(request, submission, completer)))
+        Ok((handle, QueueEntry::new(request, submission, completer)))
     }
 
     /// Checks an operation and describes it to the other ranks.
@@ -358,14 +366,14 @@ impl Engine {
     /// refused.
     pub(crate) fn start_with_callback(&self, entries: impl Batch) {
         if let Ok(call) = self.queue.push_with_callback(entries) {
-            self.answer(call);
+            self.wake_if_needed(call);
         }
     }
 
     fn start_all(&self, entries: impl Batch, handles: &[Handle]) -> Result<()> {
         match self.queue.push(entries) {
             Ok(call) => {
-                self.answer(call);
+                self.wake_if_needed(call);
                 Ok(())
             }
             Err(error) => {
@@ -388,7 +396,7 @@ impl Engine {
 
     /// The result of an operation that has ended, whose handle is forgotten then; otherwise what to
     /// wait for. `None` for an unknown handle.
-    pub fn progress(&self, handle: Handle) -> Option<Progress> {
+    pub fn progress(&self, handle: Handle) -> Option<OperationProgress> {
         self.handles.progress(handle)
     }
 
@@ -438,10 +446,12 @@ impl Engine {
 }
 
 /// A rank's place in the negotiation.
-fn place(rank: Rank, topology: &Topology, fan_out: Option<NonZeroUsize>) -> Place {
+fn place(rank: Rank, topology: &Topology, fan_out: Option<NonZeroUsize>) -> TreePosition {
     match fan_out {
-        None if topology.size() <= STAR_RANKS => Place::in_star(rank, topology.size()),
-        fan_out => Tree::new(topology, fan_out.map_or(FAN_OUT, NonZeroUsize::get)).place(rank),
+        None if topology.size() <= STAR_RANKS => TreePosition::in_star(rank, topology.size()),
+        fan_out => {
+            ControlTree::new(topology, fan_out.map_or(FAN_OUT, NonZeroUsize::get)).place(rank)
+        }
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Handle(pub u64);
 
 /// What a completed operation gives back.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Outcome {
+pub struct OperationOutput {
     /// The result, if the engine allocated it.
     pub output: Option<Buffer>,
     /// Shape of the result.
@@ -36,14 +36,14 @@ pub struct Outcome {
 pub struct Completion {
     /// Set once the result is there, so that a look takes no lock.
     done: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<CompletionState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CompletionState {
     /// The result, from its arrival until somebody takes it.
-    result: Option<Result<Outcome>>,
+    result: Option<Result<OperationOutput>>,
     /// How many callers sleep. Nobody is woken where nobody sleeps: that would be a system call
     /// for each of hundreds of tensors.
     sleepers: usize,
@@ -51,16 +51,16 @@ struct State {
 
 /// Where an operation stands.
 #[derive(Debug)]
-pub enum Progress {
+pub enum OperationProgress {
     /// It has ended, like this, and its handle is forgotten.
-    Ended(Result<Outcome>),
+    Ended(Result<OperationOutput>),
     /// It goes on; this is what to wait for.
     UnderWay(Arc<Completion>),
 }
 
 impl Completion {
     /// Ends the operation and wakes its waiters. Only the first call counts.
-    pub(crate) fn complete(&self, result: Result<Outcome>) {
+    pub(crate) fn complete(&self, result: Result<OperationOutput>) {
         let mut state = self.lock();
         if self.is_done() {
             return;
@@ -81,7 +81,7 @@ impl Completion {
 
     /// Waits up to `limit` and takes the result; `None` if it has not ended by then. Whoever comes
     /// second gets an empty outcome.
-    pub fn wait(&self, limit: Duration) -> Option<Result<Outcome>> {
+    pub fn wait(&self, limit: Duration) -> Option<Result<OperationOutput>> {
         let mut state = self.lock();
         if !self.is_done() {
             let end = Instant::now().checked_add(limit);
@@ -93,17 +93,17 @@ impl Completion {
             state
                 .result
                 .take()
-                .unwrap_or_else(|| Ok(Outcome::default()))
+                .unwrap_or_else(|| Ok(OperationOutput::default()))
         })
     }
 
     /// Returns when the operation has ended, or at the end of the time.
     fn sleep<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, CompletionState>,
         limit: Duration,
         end: Option<Instant>,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, CompletionState> {
         while !self.is_done() {
             let left = end.map_or(limit, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
@@ -117,13 +117,13 @@ impl Completion {
         state
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CompletionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Something to do at the end of an operation, on the thread that carried it out.
-pub(crate) type Continuation = Box<dyn FnOnce(Result<Outcome>) + Send>;
+pub(crate) type Continuation = Box<dyn FnOnce(Result<OperationOutput>) + Send>;
 
 /// An operation whose completion was never called (its entry was dropped on an unforeseen path)
 /// must not leave its caller waiting for ever.
@@ -159,11 +159,11 @@ impl Completer {
         Self(Some(End::Continue(continuation)))
     }
 
-    pub(crate) fn complete(mut self, result: Result<Outcome>) {
+    pub(crate) fn complete(mut self, result: Result<OperationOutput>) {
         self.end(result);
     }
 
-    fn end(&mut self, result: Result<Outcome>) {
+    fn end(&mut self, result: Result<OperationOutput>) {
         match self.0.take() {
             Some(End::Shared(completion)) => completion.complete(result),
             Some(End::Continue(continuation)) => continuation(result),
@@ -194,7 +194,7 @@ pub struct LastHandles(pub(crate) Arc<Handles>);
 
 impl LastHandles {
     /// As [`Engine::progress`](crate::Engine::progress).
-    pub fn progress(&self, handle: Handle) -> Option<Progress> {
+    pub fn progress(&self, handle: Handle) -> Option<OperationProgress> {
         self.0.progress(handle)
     }
 
@@ -226,15 +226,15 @@ impl Handles {
     }
 
     /// Forgets the handle if the operation has ended, all under one lock.
-    pub(crate) fn progress(&self, handle: Handle) -> Option<Progress> {
+    pub(crate) fn progress(&self, handle: Handle) -> Option<OperationProgress> {
         let mut live = self.lock();
         let completion = live.get(&handle)?;
         if !completion.is_done() {
-            return Some(Progress::UnderWay(Arc::clone(completion)));
+            return Some(OperationProgress::UnderWay(Arc::clone(completion)));
         }
         let ended = live.remove(&handle)?;
         drop(live);
-        ended.wait(Duration::ZERO).map(Progress::Ended)
+        ended.wait(Duration::ZERO).map(OperationProgress::Ended)
     }
 
     pub(crate) fn forget(&self, handle: Handle) {
@@ -261,15 +261,18 @@ mod tests {
     fn the_first_completion_counts_and_is_taken_once() {
         let completion = Arc::new(Completion::default());
         assert_eq!(completion.wait(Duration::ZERO), None);
-        let outcome = Outcome {
+        let outcome = OperationOutput {
             received_splits: vec![3],
-            ..Outcome::default()
+            ..OperationOutput::default()
         };
         Completer::new(&completion).complete(Ok(outcome.clone()));
         completion.complete(Err(Error::ShutDown));
         assert!(completion.is_done());
         assert_eq!(completion.wait(Duration::MAX), Some(Ok(outcome)));
-        assert_eq!(completion.wait(Duration::MAX), Some(Ok(Outcome::default())));
+        assert_eq!(
+            completion.wait(Duration::MAX),
+            Some(Ok(OperationOutput::default()))
+        );
     }
     #[test]
     fn a_sleeper_is_woken() {
@@ -280,8 +283,11 @@ mod tests {
             while completion.lock().sleepers == 0 {
                 std::thread::yield_now();
             }
-            completer.complete(Ok(Outcome::default()));
-            assert_eq!(waiting.join().unwrap(), Some(Ok(Outcome::default())));
+            completer.complete(Ok(OperationOutput::default()));
+            assert_eq!(
+                waiting.join().unwrap(),
+                Some(Ok(OperationOutput::default()))
+            );
         });
         assert_eq!(completion.lock().sleepers, 0);
     }
@@ -301,11 +307,14 @@ mod tests {
         handles.insert(handle, completion);
         assert!(matches!(
             handles.progress(handle),
-            Some(Progress::UnderWay(_))
+            Some(OperationProgress::UnderWay(_))
         ));
         completer.complete(Err(Error::ShutDown));
         let ended = handles.progress(handle);
-        assert!(matches!(ended, Some(Progress::Ended(Err(Error::ShutDown)))));
+        assert!(matches!(
+            ended,
+            Some(OperationProgress::Ended(Err(Error::ShutDown)))
+        ));
         assert!(handles.progress(handle).is_none());
     }
 }

@@ -10,10 +10,10 @@ use crate::execute::Task;
 use crate::execute::team::Team;
 use crate::hash::FastMap;
 use crate::negotiate::response_cache::ResponseCache;
-use crate::queue::{BoxedEntry, Entry};
+use crate::queue::{BoxedEntry, QueueEntry};
 use crate::schedule::progress::ScheduleProgress;
 use crate::submit::JOIN_NAME;
-use crate::tensor::Source;
+use crate::tensor::TensorSource;
 use crate::{Error, Result};
 
 /// One process set as a member sees it.
@@ -55,7 +55,7 @@ impl LocalSet {
         self.pending.insert(Arc::clone(&entry.request.name), entry);
     }
 
-    fn describe(&self, entry: &Entry, message: &mut RequestList) {
+    fn describe(&self, entry: &QueueEntry, message: &mut RequestList) {
         match self.known.number_of(&entry.request) {
             Some(id) => message.cached.push(id),
             None => message.requests.push(entry.request.clone()),
@@ -97,7 +97,7 @@ impl LocalSet {
     pub(crate) fn sources<'a>(
         &'a self,
         operation: &'a Operation,
-    ) -> impl Iterator<Item = Option<&'a Source>> {
+    ) -> impl Iterator<Item = Option<&'a TensorSource>> {
         operation.tensors.iter().map(|reference| match reference {
             TensorRef::Cached(id) => {
                 let name = &self.known.get(*id)?.name;
@@ -165,7 +165,7 @@ impl LocalSet {
         Ok(Task { spec, entry })
     }
 
-    fn remember(&mut self, spec: &Arc<TensorSpec>, entry: &Entry) {
+    fn remember(&mut self, spec: &Arc<TensorSpec>, entry: &QueueEntry) {
         if let Some(id) = spec.cache {
             self.known
                 .remember(id, Arc::clone(spec), entry.request.clone());

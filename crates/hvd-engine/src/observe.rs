@@ -10,8 +10,8 @@ use hvd_wire::{Operation, Response};
 
 use crate::execute::Task;
 use crate::local_set::LocalSet;
-use crate::queue::Entry;
-use crate::recorder::{About, Event, FlightLog, OperationNumber, OperationState, Recorder};
+use crate::queue::QueueEntry;
+use crate::recorder::{About, FlightEvent, FlightLog, OperationNumber, OperationState, Recorder};
 use crate::timeline::Timeline;
 
 /// Notes of one engine thread.
@@ -38,9 +38,9 @@ impl Observer {
     }
 
     /// An entry was taken in and is announced to the coordinator.
-    pub(crate) fn announced(&mut self, entry: &mut Entry, now: Instant) {
+    pub(crate) fn announced(&mut self, entry: &mut QueueEntry, now: Instant) {
         let request = &entry.request;
-        let event = Event {
+        let event = FlightEvent {
             name: &request.name,
             kind: request.kind,
             dtype: request.dtype,
@@ -106,7 +106,7 @@ impl Observer {
     }
 
     /// The ranks did not agree on a tensor.
-    pub(crate) fn refused(&mut self, entry: &Entry) {
+    pub(crate) fn refused(&mut self, entry: &QueueEntry) {
         if let Some(number) = entry.number {
             self.recorder
                 .advance(number, OperationState::Failed, Instant::now());

@@ -11,20 +11,20 @@ use std::time::Instant;
 use hvd_types::ProcessSetId;
 use hvd_wire::{Request, SetChange};
 
-use crate::handle::{Completer, Outcome};
+use crate::handle::{Completer, OperationOutput};
 use crate::hash::FastSet;
 use crate::recorder::OperationNumber;
 use crate::submit::Submission;
-use crate::tensor::{Source, Target};
+use crate::tensor::{TensorSource, TensorTarget};
 use crate::{Error, Result};
 
 /// One operation on its way through this rank.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct QueueEntry {
     pub(crate) process_set: ProcessSetId,
     pub(crate) request: Request,
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: TensorSource,
+    pub(crate) target: TensorTarget,
     /// Rows for each rank, for an alltoall.
     pub(crate) splits: Vec<u64>,
     pub(crate) submitted: Instant,
@@ -34,9 +34,9 @@ pub(crate) struct Entry {
 }
 
 /// An entry goes through many hands, so it stays where it was made.
-pub(crate) type BoxedEntry = Box<Entry>;
+pub(crate) type BoxedEntry = Box<QueueEntry>;
 
-impl Entry {
+impl QueueEntry {
     /// Whether nobody will say that it waits for this.
     pub(crate) fn has_callback(&self) -> bool {
         self.completer.has_callback()
@@ -67,12 +67,12 @@ impl Entry {
     }
 
     /// Takes the entry apart for execution.
-    pub(crate) fn into_parts(self: Box<Self>) -> (Source, Target, Vec<u64>, Completer) {
+    pub(crate) fn into_parts(self: Box<Self>) -> (TensorSource, TensorTarget, Vec<u64>, Completer) {
         (self.source, self.target, self.splits, self.completer)
     }
 
     /// Ends the operation without executing it.
-    pub(crate) fn complete(self: Box<Self>, result: Result<Outcome>) {
+    pub(crate) fn complete(self: Box<Self>, result: Result<OperationOutput>) {
         // The borrowed memory goes first: nothing may touch it once the caller knows.
         let (source, target, _, completer) = self.into_parts();
         drop((source, target));
@@ -82,7 +82,7 @@ impl Entry {
 
 /// A change of the process sets on its way through this rank.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct SetChangeEntry {
     pub(crate) change: SetChange,
     pub(crate) completer: Completer,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Change {
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
     pub(crate) entries: Vec<BoxedEntry>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<SetChangeEntry>,
     pub(crate) shutdown: bool,
 }
 
@@ -103,27 +103,27 @@ impl<T: AsRef<[BoxedEntry]> + IntoIterator<Item = BoxedEntry>> Batch for T {}
 /// Submissions of this rank.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 /// Whether the engine has to be woken for what was submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Call {
+pub(crate) enum WakeRequest {
     Needed,
     /// Somebody has called it since it looked last.
-    Made,
+    AlreadyMade,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Names in flight, by process set.
     names: FastSet<(ProcessSetId, Arc<str>)>,
     fresh: Vec<BoxedEntry>,
-    changes: Vec<Change>,
+    changes: Vec<SetChangeEntry>,
     shutdown: bool,
     /// Whether the engine has been woken since its last look.
-    called: bool,
+    wake_requested: bool,
     /// How many entries have to be there before the engine is woken.
     quota: usize,
     /// Whether a schedule waits for more entries, so that it has to know if somebody waits who might
@@ -148,7 +148,7 @@ impl Queue {
         self.accept(entries).map(drop)
     }
 
-    fn accept(&self, entries: impl Batch) -> Result<MutexGuard<'_, State>> {
+    fn accept(&self, entries: impl Batch) -> Result<MutexGuard<'_, QueueState>> {
         let mut state = self.lock();
         if let Err(error) = state.reserve(entries.as_ref()) {
             drop(state);
@@ -162,10 +162,10 @@ impl Queue {
     }
 
     /// As [`Queue::push_quietly`], for an engine that is to begin at once.
-    pub(crate) fn push(&self, entries: impl Batch) -> Result<Call> {
+    pub(crate) fn push(&self, entries: impl Batch) -> Result<WakeRequest> {
         let mut state = self.accept(entries)?;
         Ok(if state.fresh.len() < state.quota {
-            Call::Made
+            WakeRequest::AlreadyMade
         } else {
             state.call()
         })
@@ -173,7 +173,7 @@ impl Queue {
 
     /// As [`Queue::push`], for operations that nobody will ask about: even a schedule that waits for
     /// more of them has to know that these are there.
-    pub(crate) fn push_with_callback(&self, entries: impl Batch) -> Result<Call> {
+    pub(crate) fn push_with_callback(&self, entries: impl Batch) -> Result<WakeRequest> {
         Ok(self.accept(entries)?.call())
     }
 
@@ -184,7 +184,7 @@ impl Queue {
         let mut state = self.lock();
         state.quota = quota;
         state.lacks = lacks;
-        state.fresh.len() >= quota && !state.called
+        state.fresh.len() >= quota && !state.wake_requested
     }
 
     /// Whether somebody waits for an operation.
@@ -205,16 +205,16 @@ impl Queue {
 
     /// For somebody who waits: whether the engine has to look at what was submitted, or to learn
     /// that somebody waits.
-    pub(crate) fn call(&self) -> Call {
+    pub(crate) fn call(&self) -> WakeRequest {
         let mut state = self.lock();
         if state.fresh.is_empty() && !state.lacks {
-            return Call::Made;
+            return WakeRequest::AlreadyMade;
         }
         state.call()
     }
 
     /// Accepts a change of the process sets.
-    pub(crate) fn push_change(&self, change: Change) -> Result<Call> {
+    pub(crate) fn push_change(&self, change: SetChangeEntry) -> Result<WakeRequest> {
         let mut state = self.lock();
         if let Some(error) = state.closed.clone() {
             return Err(error);
@@ -231,7 +231,7 @@ impl Queue {
     /// Everything submitted since the last look.
     pub(crate) fn drain(&self) -> Drained {
         let mut state = self.lock();
-        state.called = false;
+        state.wake_requested = false;
         Drained {
             entries: std::mem::take(&mut state.fresh),
             changes: std::mem::take(&mut state.changes),
@@ -261,7 +261,7 @@ impl Queue {
         std::mem::take(&mut state.fresh)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -276,12 +276,12 @@ impl Drop for Waiter<'_> {
     }
 }
 
-impl State {
-    fn call(&mut self) -> Call {
-        if std::mem::replace(&mut self.called, true) {
-            Call::Made
+impl QueueState {
+    fn call(&mut self) -> WakeRequest {
+        if std::mem::replace(&mut self.wake_requested, true) {
+            WakeRequest::AlreadyMade
         } else {
-            Call::Needed
+            WakeRequest::Needed
         }
     }
 
@@ -303,6 +303,6 @@ impl State {
     }
 }
 
-fn key(entry: &Entry) -> (ProcessSetId, Arc<str>) {
+fn key(entry: &QueueEntry) -> (ProcessSetId, Arc<str>) {
     (entry.process_set, Arc::clone(&entry.request.name))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hvd_types::{DType, Device, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use hvd_wire::Request;
 
-use crate::tensor::{Source, Target};
+use crate::tensor::{TensorSource, TensorTarget};
 
 /// The name under which ranks meet at a barrier.
 const BARRIER_NAME: &str = "barrier.noname";
@@ -30,9 +30,9 @@ pub struct Submission {
     /// Shape of the input.
     pub shape: Shape,
     /// The input.
-    pub source: Source,
+    pub source: TensorSource,
     /// Where the result goes.
-    pub target: Target,
+    pub target: TensorTarget,
     /// How elements are reduced.
     pub reduce_op: ReduceOp,
     /// Factor before the reduction.
@@ -168,14 +168,14 @@ pub(crate) fn check_name(kind: OpKind, name: Option<&str>) -> Result<(), Argumen
 
 impl Submission {
     /// A submission of a tensor with default options.
-    pub fn new(kind: OpKind, dtype: DType, shape: Shape, source: Source) -> Self {
+    pub fn new(kind: OpKind, dtype: DType, shape: Shape, source: TensorSource) -> Self {
         Self {
             name: None,
             kind,
             dtype,
             shape,
             source,
-            target: Target::allocate(),
+            target: TensorTarget::allocate(),
             reduce_op: ReduceOp::Sum,
             prescale: 1.0,
             postscale: 1.0,
@@ -188,7 +188,7 @@ impl Submission {
 
     /// A barrier, which has no tensor.
     pub fn barrier(process_set: ProcessSetId) -> Self {
-        let source = Source::owned(Vec::new());
+        let source = TensorSource::owned(Vec::new());
         let shape = Shape::new([0]);
         let barrier = Self::new(OpKind::Barrier, DType::Uint8, shape, source);
         Self {
@@ -201,7 +201,7 @@ impl Submission {
     /// The end of this rank's data: it takes part in what others still reduce until all have
     /// joined.
     pub fn join() -> Self {
-        let source = Source::owned(Vec::new());
+        let source = TensorSource::owned(Vec::new());
         let join = Self::new(OpKind::Join, DType::Uint8, Shape::new([0]), source);
         Self {
             name: Some(JOIN_NAME.into()),
@@ -374,7 +374,7 @@ mod tests {
 
     fn alltoall(rows: u64, splits: &[u64]) -> Submission {
         let bytes = usize::try_from(rows).unwrap();
-        let source = Source::owned(vec![0; bytes]);
+        let source = TensorSource::owned(vec![0; bytes]);
         let mut submission =
             Submission::new(OpKind::Alltoall, DType::Uint8, Shape::new([rows]), source);
         submission.splits = splits.to_vec();
@@ -437,7 +437,7 @@ mod tests {
                 kind,
                 dtype,
                 Shape::new([2]),
-                Source::owned(vec![0; 2 * dtype.size()]),
+                TensorSource::owned(vec![0; 2 * dtype.size()]),
             )
         };
         let mut stranger = tensor(OpKind::Allreduce, DType::Int8);
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn averaging_a_reducescatter_becomes_a_factor() {
-        let source = Source::owned(vec![0; 4]);
+        let source = TensorSource::owned(vec![0; 4]);
         let shape = Shape::new([1]);
         let mut scatter = Submission::new(OpKind::Reducescatter, DType::Float32, shape, source);
         scatter.reduce_op = ReduceOp::Average;

@@ -2,7 +2,7 @@
 //! operation.
 //!
 //! This is the only place where an address becomes a slice. The promise made by whoever creates a
-//! borrowed [`Source`] or [`Target`] is that the memory stays valid, and is not written (source)
+//! borrowed [`TensorSource`] or [`TensorTarget`] is that the memory stays valid, and is not written (source)
 //! or touched at all (target), until the operation's handle has completed.
 
 #![expect(unsafe_code, reason = "tensors cross the language border as addresses")]
@@ -10,7 +10,7 @@
 use std::fmt;
 
 /// Memory an operation reads.
-pub struct Source(SourceKind);
+pub struct TensorSource(SourceKind);
 
 enum SourceKind {
     Borrowed(*const u8, usize),
@@ -19,13 +19,13 @@ enum SourceKind {
 
 // SAFETY: the creator of a borrowed source promised that the memory is valid until completion,
 // from whichever thread it is read; nothing else in here is tied to a thread.
-unsafe impl Send for Source {}
+unsafe impl Send for TensorSource {}
 
-impl Source {
+impl TensorSource {
     /// Memory of a tensor that lives elsewhere.
     ///
     /// # Safety
-    /// `bytes` bytes at `address` stay readable and unchanged, except through a [`Target`] of the
+    /// `bytes` bytes at `address` stay readable and unchanged, except through a [`TensorTarget`] of the
     /// same operation, until the operation's handle has completed.
     pub unsafe fn borrowed(address: usize, bytes: usize) -> Self {
         Self(SourceKind::Borrowed(
@@ -53,13 +53,13 @@ impl Source {
     }
 
     /// The bytes. Must not be held while a slice of a target at the same address exists; see
-    /// [`Target::is_same_memory`].
+    /// [`TensorTarget::is_same_memory`].
     pub(crate) fn as_slice(&self) -> &[u8] {
         match &self.0 {
             SourceKind::Owned(bytes) => bytes,
             SourceKind::Borrowed(_, 0) => &[],
             SourceKind::Borrowed(address, bytes) => {
-                // SAFETY: `Source::borrowed` demands that this memory is readable until the
+                // SAFETY: `TensorSource::borrowed` demands that this memory is readable until the
                 // operation completes, and the engine drops the source before it completes it.
                 unsafe { std::slice::from_raw_parts(*address, *bytes) }
             }
@@ -67,14 +67,14 @@ impl Source {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for TensorSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Source({} bytes)", self.len())
+        write!(f, "TensorSource({} bytes)", self.len())
     }
 }
 
 /// Memory an operation writes.
-pub struct Target(TargetKind);
+pub struct TensorTarget(TargetKind);
 
 enum TargetKind {
     Borrowed(*mut u8, usize),
@@ -88,9 +88,9 @@ type Provider = Box<dyn FnOnce(usize) -> Option<usize> + Send>;
 
 // SAFETY: the creator of a borrowed target promised that the memory is the operation's alone until
 // completion, from whichever thread it is written.
-unsafe impl Send for Target {}
+unsafe impl Send for TensorTarget {}
 
-impl Target {
+impl TensorTarget {
     /// Memory of a tensor that lives elsewhere.
     ///
     /// # Safety
@@ -127,7 +127,7 @@ impl Target {
     }
 
     /// Whether the operation is in place.
-    pub(crate) fn is_same_memory(&self, source: &Source) -> bool {
+    pub(crate) fn is_same_memory(&self, source: &TensorSource) -> bool {
         match (&self.0, &source.0) {
             (TargetKind::Borrowed(target, _), SourceKind::Borrowed(source, _)) => {
                 std::ptr::eq(target.cast_const(), *source)
@@ -138,41 +138,41 @@ impl Target {
 
     /// Memory of `bytes` bytes to write to: the borrowed one, whose length was checked at submit,
     /// or a new one.
-    pub(crate) fn into_memory(self, bytes: usize) -> Memory {
+    pub(crate) fn into_memory(self, bytes: usize) -> OutputMemory {
         match self.0 {
-            TargetKind::Borrowed(address, bytes) => Memory::Borrowed(address, bytes),
+            TargetKind::Borrowed(address, bytes) => OutputMemory::Borrowed(address, bytes),
             TargetKind::Provided(provide) => match provide(bytes) {
                 Some(address) => {
-                    Memory::Borrowed(std::ptr::with_exposed_provenance_mut(address), bytes)
+                    OutputMemory::Borrowed(std::ptr::with_exposed_provenance_mut(address), bytes)
                 }
-                None => Memory::Owned(Buffer::zeroed(bytes)),
+                None => OutputMemory::Owned(Buffer::zeroed(bytes)),
             },
-            TargetKind::Allocate => Memory::Owned(Buffer::zeroed(bytes)),
+            TargetKind::Allocate => OutputMemory::Owned(Buffer::zeroed(bytes)),
         }
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for TensorTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Target({:?} bytes)", self.borrowed_len())
+        write!(f, "TensorTarget({:?} bytes)", self.borrowed_len())
     }
 }
 
 /// A target whose operation has begun.
-pub(crate) enum Memory {
+pub(crate) enum OutputMemory {
     Borrowed(*mut u8, usize),
     Owned(Buffer),
 }
 
-impl Memory {
+impl OutputMemory {
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         match self {
             Self::Owned(buffer) => buffer.as_mut_slice(),
             Self::Borrowed(_, 0) => &mut [],
             Self::Borrowed(address, bytes) => {
-                // SAFETY: `Target::borrowed` demands that this memory is the operation's alone
+                // SAFETY: `TensorTarget::borrowed` demands that this memory is the operation's alone
                 // until completion, and the engine drops this before it completes it. A source at
-                // the same address is never turned into a slice (`Target::is_same_memory`).
+                // the same address is never turned into a slice (`TensorTarget::is_same_memory`).
                 unsafe { std::slice::from_raw_parts_mut(*address, *bytes) }
             }
         }

@@ -8,7 +8,7 @@
 
 use std::sync::PoisonError;
 
-use hvd_engine::{Handle, Source, Submission};
+use hvd_engine::{Handle, Submission, TensorSource};
 use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 use pyo3::prelude::*;
 
@@ -22,7 +22,7 @@ pub(crate) struct TensorArguments {
     name: Option<String>,
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
-    source: Source,
+    source: TensorSource,
     process_set: ProcessSetId,
 }
 

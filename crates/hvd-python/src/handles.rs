@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hvd_engine::{Buffer, Completion, Handle, Outcome, Progress};
+use hvd_engine::{Buffer, Completion, Handle, OperationOutput, OperationProgress};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -67,12 +67,12 @@ pub(crate) fn wait(py: Python<'_>, handle: u64) -> PyResult<Option<AllocatedOutp
 }
 
 /// An operation that has ended costs one look into the table and no release of the GIL.
-pub(crate) fn wait_and_forget(py: Python<'_>, handle: u64) -> PyResult<Outcome> {
+pub(crate) fn wait_and_forget(py: Python<'_>, handle: u64) -> PyResult<OperationOutput> {
     let found = session::with_current(|session| {
         let progress = session.engine.progress(Handle(handle))?;
         Some(match progress {
-            Progress::Ended(result) => Ok(result),
-            Progress::UnderWay(completion) => Err((Arc::clone(session), completion)),
+            OperationProgress::Ended(result) => Ok(result),
+            OperationProgress::UnderWay(completion) => Err((Arc::clone(session), completion)),
         })
     });
     let Some(found) = found.ok().flatten() else {
@@ -91,11 +91,11 @@ pub(crate) fn wait_and_forget(py: Python<'_>, handle: u64) -> PyResult<Outcome> 
 
 /// Waits for an operation of the session before, which has been shut down since: what had not ended
 /// by then fails because of that.
-fn wait_after_shutdown(py: Python<'_>, handle: u64) -> PyResult<Outcome> {
+fn wait_after_shutdown(py: Python<'_>, handle: u64) -> PyResult<OperationOutput> {
     let progress = session::with_last_handles(|last| last.progress(Handle(handle)));
     let result = match progress.flatten().ok_or(Error::UnknownHandle(handle))? {
-        Progress::Ended(result) => result,
-        Progress::UnderWay(completion) => loop {
+        OperationProgress::Ended(result) => result,
+        OperationProgress::UnderWay(completion) => loop {
             // The engine is about to end, and everything with it.
             if let Some(result) = py.detach(|| completion.wait(SIGNAL_CHECK)) {
                 session::with_last_handles(|last| last.forget(Handle(handle)));
@@ -108,7 +108,7 @@ fn wait_after_shutdown(py: Python<'_>, handle: u64) -> PyResult<Outcome> {
 }
 
 /// Waits for something that has no handle.
-pub(crate) fn wait_for(py: Python<'_>, completion: &Completion) -> PyResult<Outcome> {
+pub(crate) fn wait_for(py: Python<'_>, completion: &Completion) -> PyResult<OperationOutput> {
     let session = session::current()?;
     Ok(until_done(py, &session, completion)?.map_err(Error::from)?)
 }
@@ -118,7 +118,7 @@ fn until_done(
     py: Python<'_>,
     session: &WorkerSession,
     completion: &Completion,
-) -> PyResult<hvd_engine::Result<Outcome>> {
+) -> PyResult<hvd_engine::Result<OperationOutput>> {
     loop {
         if let Some(result) = py.detach(|| session.engine.wait(completion, SIGNAL_CHECK)) {
             return Ok(result);
@@ -127,8 +127,8 @@ fn until_done(
     }
 }
 
-fn output(outcome: Outcome) -> Option<AllocatedOutput> {
-    let Outcome {
+fn output(outcome: OperationOutput) -> Option<AllocatedOutput> {
+    let OperationOutput {
         output,
         shape,
         received_splits,

@@ -9,7 +9,7 @@ use std::thread;
 
 use hvd_config::{Environment, JoinAverageChoice, TimelineTarget, WorkerConfig};
 use hvd_engine::{
-    Core, Engine, EngineOptions, ExitReport, GroupFusion, Hierarchy, JoinAverage, LastHandles,
+    Core, Engine, EngineOptions, ExitReport, GroupFusion, Hierarchy, JoinDivisor, LastHandles,
     StallOptions,
 };
 use hvd_transport::{
@@ -195,8 +195,8 @@ fn engine_options(
         status_query: Some(status_query),
         hierarchy: hierarchy(config, homogeneous),
         join_average: match config.join_average {
-            JoinAverageChoice::AllRanks => JoinAverage::AllRanks,
-            JoinAverageChoice::Contributors => JoinAverage::Contributors,
+            JoinAverageChoice::AllRanks => JoinDivisor::AllRanks,
+            JoinAverageChoice::Contributors => JoinDivisor::Contributors,
         },
     }
 }

@@ -4,24 +4,24 @@
 
 pub(crate) mod dlpack;
 
-use hvd_engine::{Source, Target};
+use hvd_engine::{TensorSource, TensorTarget};
 use hvd_types::{DType, Shape};
 
 /// The input of an operation.
-pub(crate) fn source(address: usize, dtype: DType, shape: &Shape) -> Source {
+pub(crate) fn source(address: usize, dtype: DType, shape: &Shape) -> TensorSource {
     let bytes = length(dtype, shape);
     // SAFETY: the contract of `_core.pyi`: the caller keeps the tensor at this address alive and
     // unchanged until `wait` on the operation's handle has returned, and it holds as many elements
     // as its shape and type say. The Python layer takes all three from one live tensor and keeps a
     // reference to it next to the handle.
-    unsafe { Source::borrowed(address, bytes) }
+    unsafe { TensorSource::borrowed(address, bytes) }
 }
 
 /// The result of an operation.
-pub(crate) fn target(address: usize, dtype: DType, shape: &Shape) -> Target {
+pub(crate) fn target(address: usize, dtype: DType, shape: &Shape) -> TensorTarget {
     let bytes = length(dtype, shape);
     // SAFETY: as for `source`; nobody else looks at the result before `wait` has returned.
-    unsafe { Target::borrowed(address, bytes) }
+    unsafe { TensorTarget::borrowed(address, bytes) }
 }
 
 /// A length that overflows belongs to no tensor; the engine then refuses the shape itself.

@@ -19,7 +19,7 @@ const LEAST_NOISE: f64 = 1e-3;
 #[derive(Debug)]
 pub(super) struct GaussianProcess<'a> {
     points: &'a [Vec<f64>],
-    shape: Shape,
+    shape: KernelShape,
     factor: Factor,
     /// The inverse of the covariances times the values.
     weights: Vec<f64>,
@@ -27,7 +27,7 @@ pub(super) struct GaussianProcess<'a> {
 
 /// What is chosen by likelihood.
 #[derive(Debug, Clone)]
-struct Shape {
+struct KernelShape {
     scales: Vec<f64>,
     noise: f64,
 }
@@ -47,7 +47,7 @@ impl<'a> GaussianProcess<'a> {
         let mut best = Self::of(
             points,
             values,
-            Shape {
+            KernelShape {
                 scales: vec![SCALES[1]; sides],
                 noise,
             },
@@ -67,7 +67,7 @@ impl<'a> GaussianProcess<'a> {
             for part in NOISE_PARTS {
                 let noise = noise * part;
                 let scales = best.shape.scales.clone();
-                consider(&mut best, Shape { scales, noise });
+                consider(&mut best, KernelShape { scales, noise });
             }
             for (side, scale) in (0..sides).flat_map(|side| SCALES.map(|scale| (side, scale))) {
                 let mut shape = best.shape.clone();
@@ -78,7 +78,7 @@ impl<'a> GaussianProcess<'a> {
         Some(best)
     }
 
-    fn of(points: &'a [Vec<f64>], values: &[f64], shape: Shape) -> Option<Self> {
+    fn of(points: &'a [Vec<f64>], values: &[f64], shape: KernelShape) -> Option<Self> {
         let variance = shape.noise.max(LEAST_NOISE).powi(2);
         let row = |i: usize| -> Vec<f64> {
             let mut row: Vec<f64> = (0..=i)
@@ -121,7 +121,7 @@ impl<'a> GaussianProcess<'a> {
     }
 }
 
-impl Shape {
+impl KernelShape {
     fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
         let sides = a.iter().zip(b).zip(&self.scales);
         let square: f64 = sides.map(|((a, b), scale)| ((a - b) / scale).powi(2)).sum();

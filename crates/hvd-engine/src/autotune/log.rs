@@ -28,9 +28,9 @@ const MEBIBYTE: f64 = 1_048_576.0;
 
 /// A table that is being written.
 #[derive(Debug)]
-pub(super) struct Log(File);
+pub(super) struct AutotuneLog(File);
 
-impl Log {
+impl AutotuneLog {
     /// Begins a table, over an older one if there is one.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let mut file = output_file::create(path)?;
@@ -179,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.csv");
         std::fs::write(&path, "something older\n".repeat(100)).unwrap();
-        let mut log = Log::create(&path).unwrap();
+        let mut log = AutotuneLog::create(&path).unwrap();
         assert!(matches!(
             last_row(&path, defaults()),
             Err(Unreadable::Empty)

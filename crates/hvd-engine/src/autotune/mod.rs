@@ -2,7 +2,7 @@
 //! runs.
 //!
 //! [`Meter`] makes speeds of what the coordinator of the global set decides, [`Tuner`] decides what
-//! to try next, [`Log`] writes it down. New parameters take effect with a response list on the global
+//! to try next, [`AutotuneLog`] writes it down. New parameters take effect with a response list on the global
 //! set, which reaches all ranks at the same point of their order and between two operations. Off
 //! unless asked for; over for good when the best is found.
 //!
@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use log::Log;
+use log::AutotuneLog;
 use meter::Meter;
 pub(crate) use parameters::Parameters;
-use parameters::Space;
+use parameters::SearchSpace;
 pub use parameters::{Choice, Dimension};
-use tuner::{Limits, Next, Tuner};
+use tuner::{Next, Tuner, TunerLimits};
 
 /// How autotuning is done.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,14 +67,14 @@ impl Default for AutotuneOptions {
 pub(crate) struct Autotuner {
     meter: Meter,
     tuner: Tuner,
-    log: Option<Log>,
+    log: Option<AutotuneLog>,
     /// Whether the parameters to begin with have been told.
     begun: bool,
 }
 
 /// New parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Change {
+pub(crate) struct ParameterChange {
     pub(crate) parameters: Parameters,
     /// Whether these are the last.
     pub(crate) last: bool,
@@ -92,7 +92,7 @@ impl Autotuner {
         let start = earlier.map_or(defaults, |earlier| {
             adopt(defaults, earlier, &options.fixed, &choices)
         });
-        let limits = Limits {
+        let limits = TunerLimits {
             warmup_samples: options.warmup_samples,
             max_samples: options.max_samples,
             noise: options.noise,
@@ -108,11 +108,15 @@ impl Autotuner {
 
     /// Takes in the tensors that are about to be allreduced, with their bytes. Parameters that come
     /// back hold for these already.
-    pub(crate) fn observe(&mut self, now: Instant, tensors: &[(&Arc<str>, u64)]) -> Option<Change> {
+    pub(crate) fn observe(
+        &mut self,
+        now: Instant,
+        tensors: &[(&Arc<str>, u64)],
+    ) -> Option<ParameterChange> {
         let begun = std::mem::replace(&mut self.begun, true);
         let tried = self.tuner.current();
         let Some(speed) = self.meter.observe(now, tensors, self.tuner.hopeless()) else {
-            return (!begun).then_some(Change {
+            return (!begun).then_some(ParameterChange {
                 parameters: tried,
                 last: false,
             });
@@ -130,7 +134,7 @@ impl Autotuner {
                 (parameters, true)
             }
         };
-        Some(Change { parameters, last })
+        Some(ParameterChange { parameters, last })
     }
 
     fn write(&mut self, what: &str, parameters: &Parameters, speed: f64) {
@@ -144,12 +148,12 @@ impl Autotuner {
     }
 }
 
-fn create(path: &Path) -> Option<Log> {
+fn create(path: &Path) -> Option<AutotuneLog> {
     let complain = |error| {
         let path = path.display();
         tracing::error!("cannot write HOROVOD_AUTOTUNE_LOG={path}: {error}; tuning without it");
     };
-    Log::create(path).map_err(complain).ok()
+    AutotuneLog::create(path).map_err(complain).ok()
 }
 
 /// What an earlier job ended with.
@@ -168,8 +172,8 @@ fn adopt(
     fixed: &[Dimension],
     choices: &[Choice],
 ) -> Parameters {
-    let point = Space::new(earlier, fixed).start();
-    let mut start = Space::new(defaults, fixed).at(&point);
+    let point = SearchSpace::new(earlier, fixed).start();
+    let mut start = SearchSpace::new(defaults, fixed).at(&point);
     for choice in choices {
         if choice.read(&start) != choice.read(&earlier) {
             start = choice.flip(start);

@@ -165,12 +165,12 @@ impl Choice {
 
 /// The parameters that may be reached from a start, as a unit cube of those that are not fixed.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(super) struct SearchSpace {
     start: Parameters,
     dimensions: Vec<Dimension>,
 }
 
-impl Space {
+impl SearchSpace {
     pub(super) fn new(start: Parameters, fixed: &[Dimension]) -> Self {
         let mut dimensions = Dimension::ALL.to_vec();
         dimensions.retain(|dimension| !fixed.contains(dimension));
@@ -238,13 +238,13 @@ pub(super) mod tests {
 
     #[test]
     fn the_defaults_are_a_point() {
-        let space = Space::new(defaults(), &[]);
+        let space = SearchSpace::new(defaults(), &[]);
         assert_eq!(space.at(&space.start()), defaults());
     }
 
     #[test]
     fn the_corners_are_the_bounds() {
-        let space = Space::new(defaults(), &[]);
+        let space = SearchSpace::new(defaults(), &[]);
         let (least, most) = (space.at(&[0.0; 4]), space.at(&[1.0; 4]));
         assert!(is_within_bounds(&least) && is_within_bounds(&most));
         assert_eq!(
@@ -260,7 +260,7 @@ pub(super) mod tests {
         fn space_1_no_coordinate_leads_out_of_the_bounds(
             point in prop::collection::vec(prop_oneof![-1.0..2.0_f64, prop::num::f64::ANY], 4),
         ) {
-            prop_assert!(is_within_bounds(&Space::new(defaults(), &[]).at(&point)));
+            prop_assert!(is_within_bounds(&SearchSpace::new(defaults(), &[]).at(&point)));
         }
 
         #[test]
@@ -268,7 +268,7 @@ pub(super) mod tests {
             point in prop::collection::vec(0.0..1.0_f64, 4),
             fixed in prop::sample::subsequence(Dimension::ALL.to_vec(), 0..=4),
         ) {
-            let reached = Space::new(defaults(), &fixed).at(&point);
+            let reached = SearchSpace::new(defaults(), &fixed).at(&point);
             for dimension in fixed {
                 let (was, is) = (dimension.coordinate(&defaults()), dimension.coordinate(&reached));
                 prop_assert!((was - is).abs() < f64::EPSILON);
@@ -286,7 +286,7 @@ pub(super) mod tests {
                 small_allreduce_bytes,
                 ..defaults()
             };
-            let space = Space::new(start, &[]);
+            let space = SearchSpace::new(start, &[]);
             prop_assert!(is_within_bounds(&space.at(&space.start())));
         }
     }

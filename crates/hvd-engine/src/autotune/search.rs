@@ -30,7 +30,7 @@ const KEPT: usize = 64;
 
 /// One search.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(super) struct ParameterSearch {
     start: Vec<f64>,
     noise: f64,
     points: Vec<Vec<f64>>,
@@ -40,7 +40,7 @@ pub(super) struct Search {
     given: u32,
 }
 
-impl Search {
+impl ParameterSearch {
     /// A search that begins at `start`. `noise` is the greatest deviation of observations, in units
     /// of their spread.
     pub(super) fn new(start: Vec<f64>, noise: f64) -> Self {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn best_speed(start: &[f64], speed: impl Fn(&[f64]) -> f64, samples: u32) -> f64 {
-        let mut search = Search::new(start.to_vec(), 0.8);
+        let mut search = ParameterSearch::new(start.to_vec(), 0.8);
         for index in 0..samples {
             let point = search.next();
             assert!(point.iter().all(|side| (0.0..=1.0).contains(side)));
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn many_observations_are_thinned_out() {
-        let mut search = Search::new(vec![0.5], 0.1);
+        let mut search = ParameterSearch::new(vec![0.5], 0.1);
         for _ in 0..200 {
             let point = search.next();
             let speed = 1.0 + point[0];
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_cube_without_sides_has_one_point() {
-        let mut search = Search::new(Vec::new(), 0.8);
+        let mut search = ParameterSearch::new(Vec::new(), 0.8);
         for _ in 0..4 {
             let point = search.next();
             assert!(point.is_empty());

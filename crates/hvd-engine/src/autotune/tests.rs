@@ -7,7 +7,7 @@ use super::*;
 
 /// A job of ten tensors of 100 kB per step; each round of negotiation takes 100 us and the cycle
 /// time.
-fn run(autotuner: &mut Autotuner) -> Vec<Change> {
+fn run(autotuner: &mut Autotuner) -> Vec<ParameterChange> {
     let names: Vec<Arc<str>> = (0..10).map(|index| format!("t{index}").into()).collect();
     let mut now = Instant::now();
     let mut current = defaults();

@@ -12,15 +12,15 @@
 
 use std::collections::VecDeque;
 
-use super::parameters::{Choice, Dimension, Parameters, Space};
-use super::search::{HOPELESS, Search};
+use super::parameters::{Choice, Dimension, Parameters, SearchSpace};
+use super::search::{HOPELESS, ParameterSearch};
 
 /// How much faster a challenger must be: less is noise, and not worth an unusual setting.
 const CLEARLY: f64 = 1.02;
 
 /// How the search is done.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct TunerLimits {
     pub(super) warmup_samples: u32,
     pub(super) max_samples: u32,
     pub(super) noise: f64,
@@ -29,9 +29,9 @@ pub(super) struct Limits {
 /// The state of the tuning.
 #[derive(Debug)]
 pub(super) struct Tuner {
-    space: Space,
-    search: Search,
-    stage: Stage,
+    space: SearchSpace,
+    search: ParameterSearch,
+    stage: TuningStage,
     /// What is being observed.
     current: Parameters,
     /// Contests to come.
@@ -40,12 +40,12 @@ pub(super) struct Tuner {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum TuningStage {
     WarmUp {
         left: u32,
         then: u32,
     },
-    Search {
+    ParameterSearch {
         left: u32,
         point: Vec<f64>,
     },
@@ -77,25 +77,25 @@ pub(super) enum Next {
 impl Tuner {
     pub(super) fn new(
         start: Parameters,
-        limits: Limits,
+        limits: TunerLimits,
         fixed: &[Dimension],
         choices: &[Choice],
     ) -> Self {
-        let space = Space::new(start, fixed);
+        let space = SearchSpace::new(start, fixed);
         let point = space.start();
         let current = space.at(&point);
         let start = Challenger::Start(current);
         let flipped = choices.iter().copied().map(Challenger::Flipped);
         let mut tuner = Self {
-            search: Search::new(point, limits.noise),
+            search: ParameterSearch::new(point, limits.noise),
             space,
-            stage: Stage::Over,
+            stage: TuningStage::Over,
             current,
             challengers: std::iter::once(start).chain(flipped).collect(),
             fastest: None,
         };
         let (left, then) = (limits.warmup_samples, limits.max_samples);
-        tuner.stage = Stage::WarmUp { left, then };
+        tuner.stage = TuningStage::WarmUp { left, then };
         if left == 0 {
             tuner.begin_search(then);
         }
@@ -114,35 +114,35 @@ impl Tuner {
 
     /// Whether observations count, or are part of the warm-up.
     pub(super) fn is_warm(&self) -> bool {
-        !matches!(self.stage, Stage::WarmUp { .. })
+        !matches!(self.stage, TuningStage::WarmUp { .. })
     }
 
     /// Takes in the speed of the current parameters.
     pub(super) fn observe(&mut self, speed: f64) -> Next {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::WarmUp { left: 0 | 1, then } => {
+        match std::mem::replace(&mut self.stage, TuningStage::Over) {
+            TuningStage::WarmUp { left: 0 | 1, then } => {
                 self.begin_search(then);
                 Next::Try(self.current)
             }
-            Stage::WarmUp { left, then } => {
+            TuningStage::WarmUp { left, then } => {
                 let left = left - 1;
-                self.stage = Stage::WarmUp { left, then };
+                self.stage = TuningStage::WarmUp { left, then };
                 Next::Again
             }
-            Stage::Search { left, point } => {
+            TuningStage::ParameterSearch { left, point } => {
                 self.note(speed);
                 self.search.record(point, speed);
                 self.continue_search(left.saturating_sub(1));
                 Next::Try(self.current)
             }
-            Stage::Contest {
+            TuningStage::Contest {
                 champion,
                 speed: known,
             } => {
                 self.note(speed);
                 self.judge(champion, known, speed)
             }
-            Stage::Over => Next::Keep(self.current, speed),
+            TuningStage::Over => Next::Keep(self.current, speed),
         }
     }
 
@@ -167,14 +167,14 @@ impl Tuner {
         if left > 0 {
             let point = self.search.next();
             self.current = self.space.at(&point);
-            self.stage = Stage::Search { left, point };
+            self.stage = TuningStage::ParameterSearch { left, point };
             return;
         }
         if let Some((point, _)) = self.search.best() {
             self.current = self.space.at(point);
         }
         let champion = self.current;
-        self.stage = Stage::Contest {
+        self.stage = TuningStage::Contest {
             champion,
             speed: None,
         };
@@ -191,7 +191,7 @@ impl Tuner {
             if challenger != champion {
                 self.current = challenger;
                 let speed = Some(best);
-                self.stage = Stage::Contest { champion, speed };
+                self.stage = TuningStage::Contest { champion, speed };
                 return Next::Try(challenger);
             }
         }

@@ -115,7 +115,7 @@ impl Cycle {
         let count = self
             .control
             .post(MessageKind::ReadyNotice, addressed, |out| {
-                notice.encode(out)
+                notice.encode(out);
             })?;
         self.counters.ready_notices.add(count);
         self.control.flush(&mut *self.transport)

@@ -8,15 +8,15 @@ use hvd_types::{Shape, Topology};
 use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, buffer, count, row_bytes};
-use crate::handle::Outcome;
-use crate::tensor::{Memory, Source};
+use crate::handle::OperationOutput;
+use crate::tensor::{OutputMemory, TensorSource};
 use crate::timeline::Activity;
 
 pub(super) fn allgather(
     context: &mut Context<'_>,
     operation: &Operation,
     mut works: Vec<Work>,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     if works.len() == 1
         && let Some(work) = works.pop()
     {
@@ -29,7 +29,7 @@ fn alone(
     context: &mut Context<'_>,
     operation: &Operation,
     work: Work,
-) -> hvd_collectives::Result<Outcome> {
+) -> hvd_collectives::Result<OperationOutput> {
     let Work {
         spec,
         source,
@@ -53,10 +53,10 @@ fn alone(
         output,
         &context.workspace.tuning,
     )?;
-    Ok(Outcome {
+    Ok(OperationOutput {
         output: memory.into_buffer(),
         shape: gathered_shape(&spec),
-        ..Outcome::default()
+        ..OperationOutput::default()
     })
 }
 
@@ -64,7 +64,7 @@ fn fused(
     context: &mut Context<'_>,
     operation: &Operation,
     works: Vec<Work>,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     let me = context.comm.index();
     // By tensor, then by rank.
     let counts: Vec<Vec<usize>> = works
@@ -83,7 +83,7 @@ fn fused(
     let buffer = buffer(context.fusion, blocks.iter().sum(), &mut context.phases);
     context.phases.begin(Activity::MemcpyInFusionBuffer);
     let mut place = blocks[..me].iter().sum();
-    for bytes in sources.iter().map(Source::as_slice) {
+    for bytes in sources.iter().map(TensorSource::as_slice) {
         buffer[place..place + bytes.len()].copy_from_slice(bytes);
         place += bytes.len();
     }
@@ -118,13 +118,13 @@ fn gather(
 /// Where the result of a tensor that travels with others goes.
 struct Gathered {
     shape: Shape,
-    memory: Memory,
+    memory: OutputMemory,
     filled: usize,
 }
 
 impl Gathered {
     /// What a tensor sends, and where its result goes.
-    fn new(work: Work, by_rank: &[usize]) -> (Source, Self) {
+    fn new(work: Work, by_rank: &[usize]) -> (TensorSource, Self) {
         let gathered = Self {
             shape: gathered_shape(&work.spec),
             memory: work.target.into_memory(by_rank.iter().sum()),
@@ -139,17 +139,21 @@ impl Gathered {
         self.filled += slice.len();
     }
 
-    fn into_outcome(self) -> Outcome {
-        Outcome {
+    fn into_outcome(self) -> OperationOutput {
+        OperationOutput {
             output: self.memory.into_buffer(),
             shape: self.shape,
-            ..Outcome::default()
+            ..OperationOutput::default()
         }
     }
 }
 
 /// Copies each tensor's slices out of a buffer ordered by rank.
-fn unpack(mut results: Vec<Gathered>, counts: &[Vec<usize>], buffer: &[u8]) -> Vec<Outcome> {
+fn unpack(
+    mut results: Vec<Gathered>,
+    counts: &[Vec<usize>],
+    buffer: &[u8],
+) -> Vec<OperationOutput> {
     let mut rest = buffer;
     for rank in 0..counts.first().map_or(0, Vec::len) {
         for (result, by_rank) in results.iter_mut().zip(counts) {

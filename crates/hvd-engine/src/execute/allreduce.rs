@@ -14,15 +14,15 @@ use hvd_types::{OpKind, ReduceOp, Topology};
 use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, buffer};
-use crate::handle::Outcome;
-use crate::tensor::{Memory, Source};
+use crate::handle::OperationOutput;
+use crate::tensor::{OutputMemory, TensorSource};
 use crate::timeline::Activity;
 
 pub(super) fn allreduce(
     context: &mut Context<'_>,
     operation: &Operation,
     mut works: Vec<Work>,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     if operation.kind == OpKind::Allreduce && context.comm.shares_memory() {
         return in_shared_memory(context, operation, works);
     }
@@ -39,9 +39,9 @@ fn in_shared_memory(
     context: &mut Context<'_>,
     operation: &Operation,
     works: Vec<Work>,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     context.phases.begin(Activity::Collective(operation.kind));
-    let mut parts: Vec<(Arc<TensorSpec>, Source, Memory, f64)> = works
+    let mut parts: Vec<(Arc<TensorSpec>, TensorSource, OutputMemory, f64)> = works
         .into_iter()
         .map(|work| {
             let factor = factor_in(operation, &work);
@@ -49,7 +49,7 @@ fn in_shared_memory(
             let memory = work.target.into_memory(work.source.len());
             // A source in the same place is not looked at any more.
             let source = if in_place {
-                Source::owned(Vec::new())
+                TensorSource::owned(Vec::new())
             } else {
                 work.source
             };
@@ -70,10 +70,12 @@ fn in_shared_memory(
     let (comm, workspace) = (&mut context.comm, &mut *context.workspace);
     hvd_collectives::shared_allreduce(comm, combine, factor, &mut tensors, workspace)?;
     drop(tensors);
-    let outcome = |(spec, _, memory, _): (Arc<TensorSpec>, Source, Memory, f64)| Outcome {
-        output: memory.into_buffer(),
-        shape: spec.shape.clone(),
-        ..Outcome::default()
+    let outcome = |(spec, _, memory, _): (Arc<TensorSpec>, TensorSource, OutputMemory, f64)| {
+        OperationOutput {
+            output: memory.into_buffer(),
+            shape: spec.shape.clone(),
+            ..OperationOutput::default()
+        }
     };
     Ok(parts.into_iter().map(outcome).collect())
 }
@@ -82,7 +84,7 @@ fn alone(
     context: &mut Context<'_>,
     operation: &Operation,
     work: Work,
-) -> hvd_collectives::Result<Outcome> {
+) -> hvd_collectives::Result<OperationOutput> {
     context.phases.begin(Activity::Collective(operation.kind));
     let prescale = factor_in(operation, &work);
     let Work {
@@ -99,17 +101,17 @@ fn alone(
     } else {
         kernel::copy_scaled(operation.dtype, prescale, source.as_slice(), bytes)?;
     }
-    let way = Way {
+    let way = ReduceContext {
         comm: &mut context.comm,
         hosts: context.allreduce_hosts,
         workspace: context.workspace,
     };
     way.reduce(operation, bytes, &[source.len()])?;
     kernel::scale(operation.dtype, factor_out(operation), bytes)?;
-    Ok(Outcome {
+    Ok(OperationOutput {
         output: memory.into_buffer(),
         shape: spec.shape.clone(),
-        ..Outcome::default()
+        ..OperationOutput::default()
     })
 }
 
@@ -117,7 +119,7 @@ fn fused(
     context: &mut Context<'_>,
     operation: &Operation,
     works: Vec<Work>,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     let lengths: Vec<usize> = works.iter().map(|work| work.source.len()).collect();
     let buffer = buffer(context.fusion, lengths.iter().sum(), &mut context.phases);
     context.phases.begin(Activity::MemcpyInFusionBuffer);
@@ -129,7 +131,7 @@ fn fused(
         rest = after;
     }
     context.phases.begin(Activity::Collective(operation.kind));
-    let way = Way {
+    let way = ReduceContext {
         comm: &mut context.comm,
         hosts: context.allreduce_hosts,
         workspace: context.workspace,
@@ -150,10 +152,10 @@ fn fused(
         let mut memory = target.into_memory(source.len());
         kernel::copy_scaled(operation.dtype, factor, part, memory.as_mut_slice())?;
         let (output, shape) = (memory.into_buffer(), spec.shape.clone());
-        outcomes.push(Outcome {
+        outcomes.push(OperationOutput {
             output,
             shape,
-            ..Outcome::default()
+            ..OperationOutput::default()
         });
         rest = after;
     }
@@ -161,13 +163,13 @@ fn fused(
 }
 
 /// The part of the context that an algorithm needs, apart from the buffers.
-struct Way<'a, 'b> {
+struct ReduceContext<'a, 'b> {
     comm: &'a mut Communicator<'b>,
     hosts: Option<&'a Topology>,
     workspace: &'a mut Workspace,
 }
 
-impl Way<'_, '_> {
+impl ReduceContext<'_, '_> {
     /// Reduces a buffer of tensors with the given lengths in bytes. Only Adasum has to know where
     /// one tensor ends and the next begins.
     fn reduce(

@@ -7,14 +7,14 @@ use hvd_transport::Failure;
 use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, count, row_bytes};
-use crate::handle::Outcome;
+use crate::handle::OperationOutput;
 use crate::timeline::Activity;
 
 pub(super) fn alltoall(
     context: &mut Context<'_>,
     operation: &Operation,
     works: Vec<Work>,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     works
         .into_iter()
         .map(|work| alone(context, operation, work))
@@ -25,7 +25,7 @@ fn alone(
     context: &mut Context<'_>,
     operation: &Operation,
     work: Work,
-) -> hvd_collectives::Result<Outcome> {
+) -> hvd_collectives::Result<OperationOutput> {
     let Work {
         spec,
         source,
@@ -58,11 +58,11 @@ fn alone(
         },
     )?;
     let shape = spec.shape.with_first(received_splits.iter().sum());
-    Ok(Outcome {
+    Ok(OperationOutput {
         output: memory.into_buffer(),
         shape,
         received_splits,
-        ..Outcome::default()
+        ..OperationOutput::default()
     })
 }
 

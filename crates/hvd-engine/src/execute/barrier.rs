@@ -1,9 +1,9 @@
 //! Barrier: nobody leaves before everybody has come.
 
 use super::Context;
-use crate::handle::Outcome;
+use crate::handle::OperationOutput;
 
-pub(super) fn barrier(context: &mut Context<'_>) -> hvd_collectives::Result<Vec<Outcome>> {
+pub(super) fn barrier(context: &mut Context<'_>) -> hvd_collectives::Result<Vec<OperationOutput>> {
     hvd_collectives::barrier(&mut context.comm)?;
-    Ok(vec![Outcome::default()])
+    Ok(vec![OperationOutput::default()])
 }

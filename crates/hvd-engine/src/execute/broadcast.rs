@@ -3,14 +3,14 @@
 use hvd_wire::Operation;
 
 use super::{Context, Work};
-use crate::handle::Outcome;
+use crate::handle::OperationOutput;
 use crate::timeline::Activity;
 
 pub(super) fn broadcast(
     context: &mut Context<'_>,
     operation: &Operation,
     works: Vec<Work>,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     context.phases.begin(Activity::Collective(operation.kind));
     let root = context.position(operation.root)?;
     let mut outcomes = Vec::with_capacity(works.len());
@@ -29,10 +29,10 @@ pub(super) fn broadcast(
         }
         hvd_collectives::broadcast(&mut context.comm, root, bytes, &context.workspace.tuning)?;
         let (output, shape) = (memory.into_buffer(), spec.shape.clone());
-        outcomes.push(Outcome {
+        outcomes.push(OperationOutput {
             output,
             shape,
-            ..Outcome::default()
+            ..OperationOutput::default()
         });
     }
     Ok(outcomes)

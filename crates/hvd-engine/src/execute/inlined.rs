@@ -7,8 +7,8 @@ use hvd_wire::Operation;
 
 use super::Work;
 use super::allreduce::{combine, factor_out};
-use crate::handle::Outcome;
-use crate::tensor::Source;
+use crate::handle::OperationOutput;
+use crate::tensor::TensorSource;
 
 /// The most bytes that travel with a notice.
 pub(crate) const MOST_BYTES: u64 = 4096;
@@ -23,7 +23,7 @@ pub(crate) fn is_inlined(operation: &Operation, bytes: u64) -> bool {
 /// Appends this rank's tensors, prescaled, to a notice; false if one is not there.
 pub(crate) fn gather<'a>(
     operation: &Operation,
-    sources: impl Iterator<Item = Option<&'a Source>>,
+    sources: impl Iterator<Item = Option<&'a TensorSource>>,
     notice: &mut Vec<u8>,
 ) -> hvd_collectives::Result<bool> {
     for source in sources {
@@ -48,7 +48,7 @@ pub(super) fn spread(
     works: Vec<Work>,
     notices: &[impl AsRef<[u8]>],
     scratch: &mut Scratch,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     let total = works.iter().map(|work| work.source.len()).sum();
     let sum = scratch.bytes(total);
     let reduction = combine(operation).reduction;
@@ -66,10 +66,10 @@ pub(super) fn spread(
         let (part, after) = rest.split_at(work.source.len());
         let mut memory = work.target.into_memory(part.len());
         kernel::copy_scaled(operation.dtype, factor, part, memory.as_mut_slice())?;
-        outcomes.push(Outcome {
+        outcomes.push(OperationOutput {
             output: memory.into_buffer(),
             shape: work.spec.shape.clone(),
-            ..Outcome::default()
+            ..OperationOutput::default()
         });
         rest = after;
     }

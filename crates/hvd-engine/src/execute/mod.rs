@@ -22,9 +22,9 @@ use hvd_transport::Transport;
 use hvd_types::{OpKind, Rank, Topology};
 use hvd_wire::{Operation, TensorSpec, Tuned};
 
-use crate::handle::{Completer, Outcome};
+use crate::handle::{Completer, OperationOutput};
 use crate::queue::BoxedEntry;
-use crate::tensor::{Source, Target};
+use crate::tensor::{TensorSource, TensorTarget};
 use crate::timeline::{Activity, Timeline};
 use crate::{Error, Result};
 use phases::Phases;
@@ -41,8 +41,8 @@ pub(crate) struct Task {
 /// What an operation's file sees of a task.
 struct Work {
     spec: Arc<TensorSpec>,
-    source: Source,
-    target: Target,
+    source: TensorSource,
+    target: TensorTarget,
     splits: Vec<u64>,
     /// Whether this rank has joined, and its source holds what changes nobody's result.
     neutral: bool,
@@ -163,7 +163,7 @@ impl Executor {
         operation: &Operation,
         works: Vec<Work>,
         phases: Phases<'_>,
-    ) -> hvd_collectives::Result<Vec<Outcome>> {
+    ) -> hvd_collectives::Result<Vec<OperationOutput>> {
         let mut comm = Communicator::new(transport, &team.members)?;
         let is_first = self.measures && operation.kind == OpKind::Allreduce;
         if is_first && team.members.len() == comm.transport().size() {
@@ -207,7 +207,7 @@ fn split(operation: &Operation, tasks: Vec<Task>) -> (Vec<Work>, Vec<Option<Comp
 /// Completes tasks with their outcomes. An error means that the ranks are no longer in step.
 fn complete(
     completers: Vec<Option<Completer>>,
-    result: hvd_collectives::Result<Vec<Outcome>>,
+    result: hvd_collectives::Result<Vec<OperationOutput>>,
     label: impl Fn() -> String,
 ) -> Result<()> {
     match result {
@@ -256,8 +256,8 @@ impl Work {
         debug_assert!(filled.is_ok(), "whole elements of a known type");
         Self {
             spec,
-            source: Source::owned(bytes),
-            target: Target::allocate(),
+            source: TensorSource::owned(bytes),
+            target: TensorTarget::allocate(),
             splits: Vec::new(),
             neutral: true,
         }

@@ -10,14 +10,14 @@ use hvd_collectives::{Combine, Parts, Reduction, ScatterBuffers, kernel, share};
 use hvd_wire::{Operation, TensorSpec};
 
 use super::{Context, Work, buffer, count, row_bytes};
-use crate::handle::Outcome;
+use crate::handle::OperationOutput;
 use crate::timeline::Activity;
 
 pub(super) fn reducescatter(
     context: &mut Context<'_>,
     operation: &Operation,
     works: Vec<Work>,
-) -> hvd_collectives::Result<Vec<Outcome>> {
+) -> hvd_collectives::Result<Vec<OperationOutput>> {
     let (me, size) = (context.comm.index(), context.comm.size());
     let combine = Combine {
         dtype: operation.dtype,
@@ -66,10 +66,10 @@ pub(super) fn reducescatter(
         )?;
         let rows = share(count(spec.shape.first().unwrap_or(0)), size, me).len();
         let shape = spec.shape.with_first(rows as u64);
-        outcomes.push(Outcome {
+        outcomes.push(OperationOutput {
             output: memory.into_buffer(),
             shape,
-            ..Outcome::default()
+            ..OperationOutput::default()
         });
         rest = after;
     }

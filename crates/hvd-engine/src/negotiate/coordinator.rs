@@ -23,7 +23,7 @@ use super::agreement_cache::AgreementCache;
 use super::pending_tensor::PendingTensor;
 use super::requesters::{RequestForm, RequesterGroup};
 use super::validate::{Claim, Party, validate};
-use crate::autotune::{Autotuner, Change, Parameters};
+use crate::autotune::{Autotuner, ParameterChange, Parameters};
 use crate::fusion::batches::{Agreed, GroupFusion, fuse};
 use crate::schedule::coordinator::ScheduleCoordinator;
 use crate::schedule::detector::StepDetector;
@@ -39,7 +39,7 @@ pub(crate) struct CoordinatorOptions {
     pub(crate) topology: Topology,
     pub(crate) fusion_threshold: u64,
     pub(crate) group_fusion: GroupFusion,
-    pub(crate) join_average: JoinAverage,
+    pub(crate) join_average: JoinDivisor,
     pub(crate) cache_capacity: usize,
     /// Least time between two response lists.
     pub(crate) cycle_time: Duration,
@@ -60,7 +60,7 @@ struct Pace {
 
 /// What an average is divided by while some ranks have joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum JoinAverage {
+pub enum JoinDivisor {
     /// All ranks, as if those that joined had contributed zeros.
     #[default]
     AllRanks,
@@ -337,7 +337,7 @@ impl Coordinator {
             .filter(|agreement| agreement.kind == OpKind::Allreduce)
             .map(|agreement| (&agreement.name, agreement.bytes()))
             .collect();
-        let Change { parameters, last } = autotuner.observe(now, &tensors)?;
+        let ParameterChange { parameters, last } = autotuner.observe(now, &tensors)?;
         if last {
             self.autotuner = None;
         }
@@ -488,8 +488,8 @@ impl Coordinator {
 
     fn divisor(&self, contributors: usize) -> u32 {
         let count = match self.options.join_average {
-            JoinAverage::AllRanks => self.members.len(),
-            JoinAverage::Contributors => contributors,
+            JoinDivisor::AllRanks => self.members.len(),
+            JoinDivisor::Contributors => contributors,
         };
         Rank::from_index(count).number()
     }

@@ -33,7 +33,7 @@ use hvd_wire::{
 use self::halts::Halts;
 use self::held_requests::HeldRequests;
 use super::coordinator::{Breach, ProtocolError};
-use super::tree::Place;
+use super::tree::TreePosition;
 
 /// How long a tensor that some ranks below have not asked for is kept from the coordinator. Long
 /// against the time in which ranks finish a step one after the other, short against the time after
@@ -43,7 +43,7 @@ pub(crate) const HOLD: Duration = Duration::from_millis(100);
 /// What one rank holds for those below it, and where they are.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    place: Place,
+    place: TreePosition,
     /// This rank and all below it.
     below: Ranks,
     /// The process sets with members among them.
@@ -66,7 +66,7 @@ pub(crate) struct ResponseRoute {
 }
 
 impl Relay {
-    pub(crate) fn new(place: Place, hold: Duration) -> Self {
+    pub(crate) fn new(place: TreePosition, hold: Duration) -> Self {
         let below = place.below();
         let global = HeldRequests::new(ProcessSetId::GLOBAL, below.clone(), &place);
         Self {

@@ -11,13 +11,13 @@ use hvd_wire::{MergedRequestLists, RequestList, ResponseList};
 use super::coordinator::{Breach, ProtocolError};
 use super::hub::{AddressedResponses, Hub};
 use super::relay::{Relay, ResponseRoute};
-use super::tree::Place;
+use super::tree::TreePosition;
 use crate::stall::StallReport;
 
 /// One rank's part.
 #[derive(Debug)]
 pub(crate) struct ControlRole {
-    place: Place,
+    place: TreePosition,
     kind: RoleKind,
 }
 
@@ -48,7 +48,7 @@ impl Upward {
 
 impl ControlRole {
     /// The part of a rank at its place; rank 0 brings the hub.
-    pub(crate) fn new(place: Place, hub: Option<Hub>, hold: Duration) -> Self {
+    pub(crate) fn new(place: TreePosition, hub: Option<Hub>, hold: Duration) -> Self {
         let kind = match hub {
             Some(hub) => RoleKind::Root(Box::new(hub)),
             None if place.children.is_empty() => RoleKind::Leaf,
@@ -57,7 +57,7 @@ impl ControlRole {
         Self { place, kind }
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &TreePosition {
         &self.place
     }
 

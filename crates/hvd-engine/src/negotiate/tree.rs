@@ -19,7 +19,7 @@ pub(crate) const STAR_RANKS: usize = 32;
 
 /// One rank's place in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TreePosition {
     pub(crate) rank: Rank,
     /// None for the root.
     pub(crate) parent: Option<Rank>,
@@ -43,12 +43,12 @@ impl Child {
 
 /// The tree of a job, from which the place of every rank can be told.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct ControlTree {
     topology: Topology,
     fan_out: usize,
 }
 
-impl Tree {
+impl ControlTree {
     /// The tree of a job.
     pub(crate) fn new(topology: &Topology, fan_out: usize) -> Self {
         Self {
@@ -58,11 +58,11 @@ impl Tree {
     }
 
     /// The place of a rank of the job.
-    pub(crate) fn place(&self, rank: Rank) -> Place {
+    pub(crate) fn place(&self, rank: Rank) -> TreePosition {
         let location = self.topology.location(rank);
         let (host, index) = location.map_or((0, 0), |at| (at.host, at.local_rank));
         let local = self.topology.local_group(rank);
-        let inside = Node::find(index, local.len(), self.fan_out);
+        let inside = TreeNode::find(index, local.len(), self.fan_out);
         let mut parent = inside.parent.map(|index| local[index]);
         let mut children: Vec<Child> = inside
             .children
@@ -71,12 +71,12 @@ impl Tree {
             .collect();
         if index == 0 {
             let groups = self.topology.local_groups();
-            let between = Node::find(host, groups.len(), self.fan_out);
+            let between = TreeNode::find(host, groups.len(), self.fan_out);
             parent = between.parent.map(|host| groups[host][0]);
             let below = |part: Range<usize>| child(groups[part].iter().flatten().copied());
             children.extend(between.children.into_iter().map(below));
         }
-        Place {
+        TreePosition {
             rank,
             parent,
             children,
@@ -84,7 +84,7 @@ impl Tree {
     }
 }
 
-impl Place {
+impl TreePosition {
     /// The place of a rank where everybody speaks to rank 0 directly.
     pub(crate) fn in_star(rank: Rank, size: usize) -> Self {
         let root = rank == Rank::COORDINATOR;
@@ -136,12 +136,12 @@ fn child(ranks: impl IntoIterator<Item = Rank>) -> Child {
 }
 
 /// A node of the tree over `0..count`, in which the first of every range leads it.
-struct Node {
+struct TreeNode {
     parent: Option<usize>,
     children: Vec<Range<usize>>,
 }
 
-impl Node {
+impl TreeNode {
     /// Walks down from the root to the node `index`.
     fn find(index: usize, count: usize, fan_out: usize) -> Self {
         let mut parent = None;
@@ -178,8 +178,8 @@ mod tests {
         Topology::new(sizes.iter().enumerate().flat_map(named))
     }
 
-    fn tree(topology: &Topology, fan_out: usize) -> Vec<Place> {
-        let tree = Tree::new(topology, fan_out);
+    fn tree(topology: &Topology, fan_out: usize) -> Vec<TreePosition> {
+        let tree = ControlTree::new(topology, fan_out);
         let ranks = topology.members().iter();
         ranks.map(|&rank| tree.place(rank)).collect()
     }

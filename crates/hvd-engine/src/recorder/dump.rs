@@ -45,7 +45,7 @@ impl History {
 }
 
 /// A line of the table. The name stands last, as the one cell of any length.
-type Row = [String; 11];
+type DumpRow = [String; 11];
 
 const TITLES: [&str; 11] = [
     "number",
@@ -61,7 +61,7 @@ const TITLES: [&str; 11] = [
     "name",
 ];
 
-fn row(record: &Record, started: Duration) -> Row {
+fn row(record: &Record, started: Duration) -> DumpRow {
     let [submitted, later @ ..] = record.times;
     let submitted = submitted.unwrap_or_default();
     let after = |time: Option<Duration>| match time {
@@ -84,7 +84,7 @@ fn row(record: &Record, started: Duration) -> Row {
     ]
 }
 
-fn table(text: &mut String, rows: &[Row]) {
+fn table(text: &mut String, rows: &[DumpRow]) {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
     let widths: [usize; 10] = std::array::from_fn(|column| width(column).unwrap_or(0));
     for row in rows {

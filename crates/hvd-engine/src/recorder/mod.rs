@@ -25,7 +25,7 @@ use hvd_types::{DType, OpKind, ProcessSetId, Rank};
 pub(crate) use hvd_wire::snapshot::OperationState;
 
 pub use self::log::FlightLog;
-use self::slot::Slot;
+use self::slot::RecordSlot;
 
 /// Operations remembered.
 pub(crate) const CAPACITY: usize = 4096;
@@ -36,7 +36,7 @@ pub(crate) struct OperationNumber(u64);
 
 /// An operation as it is recorded at first.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Event<'a> {
+pub(crate) struct FlightEvent<'a> {
     pub(crate) name: &'a str,
     pub(crate) kind: OpKind,
     pub(crate) dtype: DType,
@@ -71,8 +71,8 @@ pub(crate) struct About<'a> {
     pub(crate) reason: &'a str,
 }
 
-struct Ring {
-    slots: Box<[Slot]>,
+struct EventRing {
+    slots: Box<[RecordSlot]>,
     started: Instant,
     started_wall: SystemTime,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Recorder {
 /// The reading end, for any thread.
 #[derive(Clone)]
 pub(crate) struct History {
-    ring: Arc<Ring>,
+    ring: Arc<EventRing>,
 }
 
 impl Recorder {
@@ -97,8 +97,8 @@ impl Recorder {
     }
 
     fn starting_at(started: Instant, started_wall: SystemTime) -> Self {
-        let ring = Ring {
-            slots: (0..CAPACITY).map(|_| Slot::default()).collect(),
+        let ring = EventRing {
+            slots: (0..CAPACITY).map(|_| RecordSlot::default()).collect(),
             started,
             started_wall,
         };
@@ -115,7 +115,7 @@ impl Recorder {
     }
 
     /// Records an operation as submitted at `when`. It takes the place of the oldest.
-    pub(crate) fn record(&mut self, event: &Event<'_>, when: Instant) -> OperationNumber {
+    pub(crate) fn record(&mut self, event: &FlightEvent<'_>, when: Instant) -> OperationNumber {
         let number = OperationNumber(self.next);
         self.next += 1;
         let since_start = self.history.since_start(when);
@@ -140,12 +140,17 @@ impl Recorder {
 impl History {
     /// What is remembered, oldest first.
     pub(crate) fn snapshot(&self) -> Vec<Record> {
-        let mut records: Vec<_> = self.ring.slots.iter().filter_map(Slot::read).collect();
+        let mut records: Vec<_> = self
+            .ring
+            .slots
+            .iter()
+            .filter_map(RecordSlot::read)
+            .collect();
         records.sort_unstable_by_key(|record| record.number);
         records
     }
 
-    fn slot(&self, number: OperationNumber) -> &Slot {
+    fn slot(&self, number: OperationNumber) -> &RecordSlot {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "only the low bits choose a slot"

@@ -19,7 +19,7 @@ use std::time::Duration;
 use hvd_types::{DType, OpKind, ProcessSetId};
 
 use super::version_lock::VersionLock;
-use super::{Event, OperationNumber, OperationState, Record};
+use super::{FlightEvent, OperationNumber, OperationState, Record};
 
 const NUMBER: usize = 0;
 const FACTS: usize = 1;
@@ -40,13 +40,13 @@ const ATTEMPTS: usize = 64;
 /// One record.
 #[repr(align(64))]
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct RecordSlot {
     words: VersionLock<WORDS>,
 }
 
-impl Slot {
+impl RecordSlot {
     /// Overwrites the record. Only the one writer may call this.
-    pub(super) fn begin(&self, number: OperationNumber, event: &Event<'_>, when: Duration) {
+    pub(super) fn begin(&self, number: OperationNumber, event: &FlightEvent<'_>, when: Duration) {
         let version = self.words.enter();
         self.words.put(NUMBER, number.0);
         self.words.put(FACTS, facts(event));
@@ -99,7 +99,7 @@ impl Slot {
     }
 }
 
-fn facts(event: &Event<'_>) -> u64 {
+fn facts(event: &FlightEvent<'_>) -> u64 {
     let count = event.dimensions.len().min(0xff) as u64;
     event.kind as u64
         | (event.dtype as u64) << 8

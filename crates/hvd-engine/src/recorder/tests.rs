@@ -5,8 +5,8 @@ use std::thread;
 
 use super::*;
 
-fn event(name: &str) -> Event<'_> {
-    Event {
+fn event(name: &str) -> FlightEvent<'_> {
+    FlightEvent {
         name,
         kind: OpKind::Allreduce,
         dtype: DType::Float32,
@@ -25,7 +25,7 @@ fn recorder() -> (Recorder, Instant) {
 fn an_operation_is_followed_through_its_states() {
     let (mut recorder, start) = recorder();
     let at = |micros| start + Duration::from_micros(micros);
-    let event = Event {
+    let event = FlightEvent {
         kind: OpKind::Reducescatter,
         dtype: DType::Bfloat16,
         process_set: ProcessSetId::new(7),
@@ -78,7 +78,7 @@ fn long_names_keep_both_ends_and_shapes_their_first_dimensions() {
     let long = format!("module.encoder.layer.{}.weight", "é".repeat(40));
     let shape: Vec<u64> = (1..=11).collect();
     for name in [&exactly, &long] {
-        let event = Event {
+        let event = FlightEvent {
             dimensions: &shape,
             ..event(name)
         };
@@ -101,7 +101,7 @@ fn a_dump_is_a_table_with_the_rank_and_host_on_top() {
     recorder.advance(first, OperationState::Negotiating, at(1_500_020));
     recorder.advance(first, OperationState::Executing, at(1_500_300));
     recorder.advance(first, OperationState::Done, at(1_502_000));
-    let odd = Event {
+    let odd = FlightEvent {
         kind: OpKind::Broadcast,
         dimensions: &[1, 1, 1, 1, 1, 1, 1, 1, 9],
         process_set: ProcessSetId::new(3),
@@ -149,7 +149,7 @@ fn ring_2_readers_never_see_half_a_record() {
         for round in 0..rounds {
             let dimensions = [round; 8];
             let name = format!("{round}/{}", round.to_string().repeat(6));
-            let event = Event {
+            let event = FlightEvent {
                 dimensions: &dimensions,
                 ..event(&name)
             };

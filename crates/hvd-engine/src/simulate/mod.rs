@@ -14,7 +14,7 @@ use std::time::Duration;
 use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape, Topology};
 use hvd_wire::Request;
 
-use self::network::Network;
+use self::network::SimulatedNetwork;
 pub use self::scheduled::ready_barrier;
 use crate::Result;
 
@@ -55,7 +55,7 @@ impl Default for Costs {
 
 /// The job that is simulated.
 #[derive(Debug, Clone, Copy)]
-pub struct Job {
+pub struct SimulatedJob {
     /// How many ranks.
     pub ranks: usize,
     /// How many of them share a host.
@@ -74,7 +74,7 @@ pub struct Job {
     pub costs: Costs,
 }
 
-impl Job {
+impl SimulatedJob {
     /// A step of ResNet-50 on hosts of eight ranks.
     pub fn new(ranks: usize, wiring: Wiring) -> Self {
         Self {
@@ -118,7 +118,7 @@ fn request(index: usize) -> Request {
 
 /// What one step cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Step {
+pub struct StepCost {
     /// Messages that were sent.
     pub messages: u64,
     /// Messages that rank 0 sent and received.
@@ -135,9 +135,9 @@ pub struct Step {
 
 /// What a job cost.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct SimulationReport {
     /// Its steps: in the first, tensors are described in full, later by their numbers.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepCost>,
     /// Most ranks that a rank is connected with.
     pub most_connections: usize,
     /// Ranks that rank 0 is connected with.
@@ -145,13 +145,17 @@ pub struct Report {
 }
 
 /// Runs a job of some steps. `inspect` is called at the end, while all state is still there.
-pub fn simulate(job: &Job, steps: usize, inspect: impl FnOnce()) -> Result<Report> {
-    let mut network = Network::new(job);
+pub fn simulate(
+    job: &SimulatedJob,
+    steps: usize,
+    inspect: impl FnOnce(),
+) -> Result<SimulationReport> {
+    let mut network = SimulatedNetwork::new(job);
     let steps = (0..steps)
         .map(|_| network.step())
-        .collect::<Result<Vec<Step>>>()?;
+        .collect::<Result<Vec<StepCost>>>()?;
     inspect();
-    Ok(Report {
+    Ok(SimulationReport {
         steps,
         most_connections: network.connections().max().unwrap_or(0),
         root_connections: network.connections().next().unwrap_or(0),

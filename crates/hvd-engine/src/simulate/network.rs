@@ -11,30 +11,30 @@ use std::time::{Duration, Instant};
 use hvd_types::{ProcessSetId, Rank, Topology};
 use hvd_wire::Request;
 
-use super::node::{Letter, Node};
-use super::{Costs, Job, Step, Wiring};
+use super::node::{OutgoingMessage, SimulatedRank};
+use super::{Costs, SimulatedJob, StepCost, Wiring};
 use crate::Result;
 use crate::negotiate::coordinator::CoordinatorOptions;
 use crate::negotiate::hub::Hub;
 use crate::negotiate::relay::HOLD;
-use crate::negotiate::tree::{FAN_OUT, Place, Tree};
+use crate::negotiate::tree::{ControlTree, FAN_OUT, TreePosition};
 use crate::stall::StallOptions;
 
 /// All ranks of a job and what is on its way between them.
-pub(super) struct Network {
-    job: Job,
-    ranks: Vec<Station>,
+pub(super) struct SimulatedNetwork {
+    job: SimulatedJob,
+    ranks: Vec<RankState>,
     /// What happens next, by time and then in the order in which it was queued.
-    events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
+    events: BinaryHeap<Reverse<(Duration, u64, NetworkEvent)>>,
     queued: u64,
     start: Instant,
     now: Duration,
-    step: Step,
+    step: StepCost,
 }
 
 /// A rank, and what it is doing.
-struct Station {
-    node: Node,
+struct RankState {
+    node: SimulatedRank,
     host: usize,
     inbox: Vec<(Rank, Arc<[u8]>)>,
     submissions: Vec<Arc<[Request]>>,
@@ -48,7 +48,7 @@ struct Station {
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum NetworkEvent {
     /// A burst of submissions.
     Submit(usize, usize),
     Arrive {
@@ -59,20 +59,20 @@ enum Event {
     Turn(usize),
 }
 
-impl Network {
-    pub(super) fn new(job: &Job) -> Self {
+impl SimulatedNetwork {
+    pub(super) fn new(job: &SimulatedJob) -> Self {
         let topology = job.topology();
-        let tree = Tree::new(&topology, FAN_OUT);
+        let tree = ControlTree::new(&topology, FAN_OUT);
         let everybody: Arc<[Rank]> = (0..job.ranks).map(Rank::from_index).collect();
         let station = |index: usize| {
             let rank = Rank::from_index(index);
             let place = match job.wiring {
-                Wiring::Star => Place::in_star(rank, job.ranks),
+                Wiring::Star => TreePosition::in_star(rank, job.ranks),
                 Wiring::Tree => tree.place(rank),
             };
             let hub = (index == 0).then(|| Hub::new(options(topology.clone())));
-            Station {
-                node: Node::new(place, &everybody, hub, HOLD),
+            RankState {
+                node: SimulatedRank::new(place, &everybody, hub, HOLD),
                 host: index / job.per_host.max(1),
                 inbox: Vec::new(),
                 submissions: Vec::new(),
@@ -91,7 +91,7 @@ impl Network {
             queued: 0,
             start: Instant::now(),
             now: Duration::ZERO,
-            step: Step::default(),
+            step: StepCost::default(),
         }
     }
 
@@ -102,8 +102,8 @@ impl Network {
     }
 
     /// Lets every rank submit its tensors, and runs until all of them are answered everywhere.
-    pub(super) fn step(&mut self) -> Result<Step> {
-        self.step = Step::default();
+    pub(super) fn step(&mut self) -> Result<StepCost> {
+        self.step = StepCost::default();
         let begin = self.now;
         let mut submitted = begin;
         for burst in 0..self.job.bursts {
@@ -113,7 +113,7 @@ impl Network {
                 let when = begin + self.job.pause * number + self.skew(rank, burst);
                 submitted = submitted.max(when);
                 self.ranks[rank].submissions.push(Arc::clone(&requests));
-                self.queue(when, Event::Submit(rank, burst));
+                self.queue(when, NetworkEvent::Submit(rank, burst));
             }
         }
         while let Some(Reverse((time, _, event))) = self.events.pop() {
@@ -140,20 +140,20 @@ impl Network {
         Ok(self.step)
     }
 
-    fn happen(&mut self, event: Event) -> Result<()> {
+    fn happen(&mut self, event: NetworkEvent) -> Result<()> {
         match event {
-            Event::Submit(rank, burst) => {
+            NetworkEvent::Submit(rank, burst) => {
                 let now = self.start + self.now;
                 let station = &mut self.ranks[rank];
                 let requests = station.submissions[burst].to_vec();
                 station.node.submit(ProcessSetId::GLOBAL, requests, now)?;
                 self.wake(rank);
             }
-            Event::Arrive { from, to, bytes } => {
+            NetworkEvent::Arrive { from, to, bytes } => {
                 self.ranks[to].inbox.push((from, bytes));
                 self.wake(to);
             }
-            Event::Turn(rank) => self.turn(rank)?,
+            NetworkEvent::Turn(rank) => self.turn(rank)?,
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Network {
         let station = &mut self.ranks[rank];
         if !std::mem::replace(&mut station.awake, true) {
             let when = station.busy_until.max(self.now);
-            self.queue(when, Event::Turn(rank));
+            self.queue(when, NetworkEvent::Turn(rank));
         }
     }
 
@@ -173,7 +173,7 @@ impl Network {
         let station = &mut self.ranks[rank];
         if time < station.busy_until {
             let when = station.busy_until;
-            self.queue(when, Event::Turn(rank));
+            self.queue(when, NetworkEvent::Turn(rank));
             return Ok(());
         }
         station.awake = false;
@@ -188,7 +188,7 @@ impl Network {
             station.answered = time;
         }
         let from = station.node.place().rank;
-        for Letter { to, bytes } in self.ranks[rank].node.take_outgoing() {
+        for OutgoingMessage { to, bytes } in self.ranks[rank].node.take_outgoing() {
             time += self.ranks[rank].handle(&costs, &bytes);
             self.step.messages += 1;
             self.step.bytes += bytes.len() as u64;
@@ -199,19 +199,19 @@ impl Network {
             } else {
                 costs.remote_latency
             };
-            self.queue(time + latency, Event::Arrive { from, to, bytes });
+            self.queue(time + latency, NetworkEvent::Arrive { from, to, bytes });
         }
         let station = &mut self.ranks[rank];
         station.busy_until = time;
         let due = station.node.due();
         if let Some(due) = due {
             let when = due.saturating_duration_since(self.start).max(time);
-            self.queue(when, Event::Turn(rank));
+            self.queue(when, NetworkEvent::Turn(rank));
         }
         Ok(())
     }
 
-    fn queue(&mut self, when: Duration, event: Event) {
+    fn queue(&mut self, when: Duration, event: NetworkEvent) {
         self.queued += 1;
         self.events.push(Reverse((when, self.queued, event)));
     }
@@ -224,7 +224,7 @@ impl Network {
     }
 }
 
-impl Station {
+impl RankState {
     /// Counts a message that is sent or received, and says how long that takes.
     fn handle(&mut self, costs: &Costs, bytes: &[u8]) -> Duration {
         self.messages += 1;

@@ -17,22 +17,22 @@ use crate::negotiate::coordinator::Breach;
 use crate::negotiate::hub::Hub;
 use crate::negotiate::relay::ResponseRoute;
 use crate::negotiate::role::{ControlRole, Upward};
-use crate::negotiate::tree::Place;
-use crate::queue::Entry;
+use crate::negotiate::tree::TreePosition;
+use crate::queue::QueueEntry;
 use crate::submit::Submission;
-use crate::tensor::Source;
+use crate::tensor::TensorSource;
 use crate::{Error, Result};
 
 /// A message to a neighbour.
 #[derive(Debug, Clone)]
-pub(crate) struct Letter {
+pub(crate) struct OutgoingMessage {
     pub(crate) to: Rank,
     pub(crate) bytes: Arc<[u8]>,
 }
 
 /// What became of something that a rank asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum RequestResult {
     Executed {
         set: ProcessSetId,
         name: Arc<str>,
@@ -54,17 +54,17 @@ pub(crate) enum Answer {
 
 /// One rank.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct SimulatedRank {
     role: ControlRole,
     sets: BTreeMap<ProcessSetId, LocalSet>,
-    outgoing: Vec<Letter>,
-    answers: Vec<Answer>,
+    outgoing: Vec<OutgoingMessage>,
+    answers: Vec<RequestResult>,
 }
 
-impl Node {
+impl SimulatedRank {
     /// A rank at its place; `everybody` are all ranks, `hub` is there for rank 0.
     pub(crate) fn new(
-        place: Place,
+        place: TreePosition,
         everybody: &Arc<[Rank]>,
         hub: Option<Hub>,
         hold: Duration,
@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &TreePosition {
         self.role.place()
     }
 
@@ -96,13 +96,16 @@ impl Node {
             let Request {
                 kind, dtype, shape, ..
             } = &request;
-            let nothing = Source::owned(Vec::new());
+            let nothing = TensorSource::owned(Vec::new());
             let submission = Submission {
                 process_set: id,
                 ..Submission::new(*kind, *dtype, shape.clone(), nothing)
             };
             let completer = Completer::new(&Arc::new(Completion::default()));
-            set.announce(Entry::new(request, submission, completer), &mut message);
+            set.announce(
+                QueueEntry::new(request, submission, completer),
+                &mut message,
+            );
         }
         self.tell(message, now)
     }
@@ -155,11 +158,11 @@ impl Node {
         self.role.look_for_stalls(now)
     }
 
-    pub(crate) fn take_outgoing(&mut self) -> Vec<Letter> {
+    pub(crate) fn take_outgoing(&mut self) -> Vec<OutgoingMessage> {
         std::mem::take(&mut self.outgoing)
     }
 
-    pub(crate) fn take_answers(&mut self) -> Vec<Answer> {
+    pub(crate) fn take_answers(&mut self) -> Vec<RequestResult> {
         std::mem::take(&mut self.answers)
     }
 
@@ -173,7 +176,7 @@ impl Node {
     fn pass_up(&mut self, message: Option<Upward>) {
         if let (Some(message), Some(to)) = (message, self.place().parent) {
             let bytes = encoded(|out| message.encode(out));
-            self.outgoing.push(Letter { to, bytes });
+            self.outgoing.push(OutgoingMessage { to, bytes });
         }
     }
 
@@ -191,7 +194,7 @@ impl Node {
         route: ResponseRoute,
     ) -> Result<()> {
         self.outgoing
-            .extend(route.children.into_iter().map(|to| Letter {
+            .extend(route.children.into_iter().map(|to| OutgoingMessage {
                 to,
                 bytes: Arc::clone(bytes),
             }));
@@ -208,7 +211,7 @@ fn carry_out(
     response_list: ResponseList,
     me: Rank,
     sets: &mut BTreeMap<ProcessSetId, LocalSet>,
-    answers: &mut Vec<Answer>,
+    answers: &mut Vec<RequestResult>,
 ) -> Result<()> {
     let id = response_list.process_set;
     let stranger = || {
@@ -221,7 +224,7 @@ fn carry_out(
     for response in response_list.responses {
         match response {
             Response::Execute(operation) => {
-                let executed = |task: crate::execute::Task| Answer::Executed {
+                let executed = |task: crate::execute::Task| RequestResult::Executed {
                     set: id,
                     name: Arc::clone(&task.spec.name),
                     kind: operation.kind,
@@ -233,7 +236,7 @@ fn carry_out(
             }
             Response::Refuse { name, reason } => {
                 set.refused(&name)?;
-                answers.push(Answer::Refused {
+                answers.push(RequestResult::Refused {
                     set: id,
                     name,
                     reason,
@@ -241,7 +244,7 @@ fn carry_out(
             }
             Response::Joined { last } => {
                 set.joined()?;
-                answers.push(Answer::Joined(id, last));
+                answers.push(RequestResult::Joined(id, last));
             }
         }
     }
@@ -255,9 +258,9 @@ fn carry_out(
             }
             _ => {}
         }
-        answers.push(Answer::Sets(change));
+        answers.push(RequestResult::Sets(change));
     }
-    answers.extend(response_list.shutdown.map(Answer::ShutDown));
+    answers.extend(response_list.shutdown.map(RequestResult::ShutDown));
     Ok(())
 }
 

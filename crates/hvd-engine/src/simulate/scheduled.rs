@@ -7,24 +7,24 @@ use std::time::Duration;
 use hvd_types::Rank;
 use hvd_wire::ReadyNotice;
 
-use super::{Job, Step};
+use super::{SimulatedJob, StepCost};
 use crate::schedule::ready_barrier::{BarrierStep, ReadyBarrier};
 
 /// The bytes of a notice without tensors, with its frame.
 const NOTICE_BYTES: u64 = 21;
 
 /// What happens at a rank: its own call, or a notice of another.
-type Event = Reverse<(Duration, usize, Option<usize>)>;
+type BarrierEvent = Reverse<(Duration, usize, Option<usize>)>;
 
 /// Ranks that call for one operation.
-struct Hall<'a> {
-    job: &'a Job,
+struct BarrierSimulation<'a> {
+    job: &'a SimulatedJob,
     calls: Vec<ReadyBarrier>,
     has_called: Vec<bool>,
     /// Until when each rank has its hands full.
     busy: Vec<Duration>,
     handled: Vec<u64>,
-    events: BinaryHeap<Event>,
+    events: BinaryHeap<BarrierEvent>,
     messages: u64,
     /// When the last rank knew that all have called.
     over: Duration,
@@ -32,13 +32,13 @@ struct Hall<'a> {
 
 /// What it costs until every rank knows that all have called, from the last rank's call on, and on
 /// how many ranks a rank depends for that.
-pub fn ready_barrier(job: &Job) -> (Step, usize) {
+pub fn ready_barrier(job: &SimulatedJob) -> (StepCost, usize) {
     let ranks = (0..job.ranks).map(Rank::from_index);
     let calls: Vec<ReadyBarrier> = ranks
         .map(|rank| ReadyBarrier::new(rank, job.ranks))
         .collect();
     let partners = calls.first().map_or(0, |call| call.partners().len());
-    let mut hall = Hall {
+    let mut simulation = BarrierSimulation {
         job,
         calls,
         has_called: vec![false; job.ranks],
@@ -48,22 +48,22 @@ pub fn ready_barrier(job: &Job) -> (Step, usize) {
         messages: 0,
         over: Duration::ZERO,
     };
-    let last_call = hall.begin();
-    while let Some(Reverse((time, rank, from))) = hall.events.pop() {
-        hall.happen(time, rank, from);
+    let last_call = simulation.begin();
+    while let Some(Reverse((time, rank, from))) = simulation.events.pop() {
+        simulation.happen(time, rank, from);
     }
-    let step = Step {
-        messages: hall.messages,
-        root_messages: hall.handled.first().copied().unwrap_or(0),
-        most_messages: hall.handled.iter().copied().max().unwrap_or(0),
-        bytes: hall.messages * NOTICE_BYTES,
-        root_bytes: hall.handled.first().copied().unwrap_or(0) * NOTICE_BYTES,
-        answered_after: hall.over.saturating_sub(last_call),
+    let step = StepCost {
+        messages: simulation.messages,
+        root_messages: simulation.handled.first().copied().unwrap_or(0),
+        most_messages: simulation.handled.iter().copied().max().unwrap_or(0),
+        bytes: simulation.messages * NOTICE_BYTES,
+        root_bytes: simulation.handled.first().copied().unwrap_or(0) * NOTICE_BYTES,
+        answered_after: simulation.over.saturating_sub(last_call),
     };
     (step, partners)
 }
 
-impl Hall<'_> {
+impl BarrierSimulation<'_> {
     /// Has every rank call at a moment of its own, and returns the last one.
     fn begin(&mut self) -> Duration {
         let skew = u64::try_from(self.job.skew.as_nanos()).unwrap_or(u64::MAX);

@@ -2,10 +2,10 @@
 
 use super::*;
 
-fn later_step(ranks: usize, wiring: Wiring) -> Step {
-    let job = Job {
+fn later_step(ranks: usize, wiring: Wiring) -> StepCost {
+    let job = SimulatedJob {
         tensors: 12,
-        ..Job::new(ranks, wiring)
+        ..SimulatedJob::new(ranks, wiring)
     };
     let report = simulate(&job, 3, || {}).unwrap();
     report.steps[2]
@@ -41,13 +41,14 @@ fn a_tree_takes_fewer_messages_at_the_root_and_the_same_answers() {
 #[test]
 fn an_operation_of_a_schedule_costs_each_rank_the_logarithm_of_the_ranks() {
     for ranks in [16, 100, 1024, 4096] {
-        let (step, partners) = ready_barrier(&Job::new(ranks, Wiring::Star));
+        let (step, partners) = ready_barrier(&SimulatedJob::new(ranks, Wiring::Star));
         let rounds = u64::from(ranks.next_power_of_two().ilog2());
         assert_eq!(step.messages, ranks as u64 * rounds, "{ranks} ranks");
         assert_eq!(step.most_messages, 2 * rounds, "sent and received");
         assert!(partners as u64 <= 2 * rounds);
         let one_way = Costs::default().remote_latency + 2 * Costs::default().per_message;
-        let limit = one_way * u32::try_from(rounds).unwrap() + Job::new(1, Wiring::Star).skew;
+        let limit =
+            one_way * u32::try_from(rounds).unwrap() + SimulatedJob::new(1, Wiring::Star).skew;
         assert!(step.answered_after <= limit, "{:?}", step.answered_after);
     }
 }

@@ -1,8 +1,8 @@
-//! StalledTensor out why ranks are missed, and saying so. Asking takes up to [`ANSWER_TIMEOUT`], for which the
-//! engine thread has no time: a thread of its own, started with the first stall, asks the missing
-//! ranks how they stand, then logs the warning, or reports the failure and wakes the engine.
+//! Reports stalled tensors. Asking the missing ranks for their state takes up to [`ANSWER_TIMEOUT`],
+//! for which the engine thread has no time: a thread of its own, started with the first stall, asks
+//! them, then logs the warning, or stores the failure and wakes the engine.
 //!
-//! Without anybody to ask (ranks as threads, in tests) everything is said at once.
+//! Without a way to ask (ranks as threads, in tests) the report is written at once.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -8,14 +8,14 @@ use hvd_types::{DType, OpKind, Shape};
 
 /// One thing that happened.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum TimelineEvent {
     /// To a tensor.
     Tensor(Instant, Arc<str>, Happening),
     /// A cycle began.
     Cycle(Instant),
 }
 
-impl Event {
+impl TimelineEvent {
     /// The moment of it.
     pub(super) fn when(&self) -> Instant {
         match self {

@@ -32,8 +32,8 @@ use hvd_types::{DType, OpKind, Shape};
 
 use self::clock::{Clock, SystemClock};
 pub(crate) use self::event::Activity;
-use self::event::{Event, Happening};
-use self::writer::{Sink, Writer};
+use self::event::{Happening, TimelineEvent};
+use self::writer::{EventSender, TimelineWriter};
 
 /// Events that may wait for the writer. At some 60 bytes each, a few megabytes while recording;
 /// enough for a second of the busiest job, and the writer keeps up with that.
@@ -57,17 +57,17 @@ pub(crate) struct StartError {
 /// A handle to the job's timeline; clones are the same timeline.
 #[derive(Clone)]
 pub(crate) struct Timeline {
-    shared: Arc<Shared>,
+    shared: Arc<TimelineState>,
 }
 
-struct Shared {
+struct TimelineState {
     clock: Box<dyn Clock>,
     /// Whether `sink` holds anything; read on the hot path before anything else.
     recording: AtomicBool,
     marks_cycles: AtomicBool,
-    sink: Mutex<Option<Sink>>,
+    sink: Mutex<Option<EventSender>>,
     /// Held while a recording is started or stopped, so that two such calls take turns.
-    writer: Mutex<Option<Writer>>,
+    writer: Mutex<Option<TimelineWriter>>,
 }
 
 impl Timeline {
@@ -77,7 +77,7 @@ impl Timeline {
     }
 
     fn with_clock(clock: Box<dyn Clock>) -> Self {
-        let shared = Shared {
+        let shared = TimelineState {
             clock,
             recording: AtomicBool::new(false),
             marks_cycles: AtomicBool::new(false),
@@ -102,7 +102,7 @@ impl Timeline {
             source,
         };
         let (new, sink) =
-            Writer::start(path, &*self.shared.clock, QUEUE_CAPACITY).map_err(failed)?;
+            TimelineWriter::start(path, &*self.shared.clock, QUEUE_CAPACITY).map_err(failed)?;
         *writer = Some(new);
         *lock(&self.shared.sink) = Some(sink);
         let shown = marks == CycleMarks::Shown;
@@ -172,7 +172,8 @@ impl Timeline {
     /// A cycle begins. Recorded only if marks were asked for.
     pub(crate) fn cycle_start(&self) {
         if self.is_recording() && self.shared.marks_cycles.load(Ordering::Relaxed) {
-            self.shared.push(Event::Cycle(self.shared.clock.now()));
+            self.shared
+                .push(TimelineEvent::Cycle(self.shared.clock.now()));
         }
     }
 
@@ -180,7 +181,8 @@ impl Timeline {
         if self.is_recording() {
             let name = Arc::clone(name);
             let when = self.shared.clock.now();
-            self.shared.push(Event::Tensor(when, name, happening));
+            self.shared
+                .push(TimelineEvent::Tensor(when, name, happening));
         }
     }
 }
@@ -191,8 +193,8 @@ impl Default for Timeline {
     }
 }
 
-impl Shared {
-    fn push(&self, event: Event) {
+impl TimelineState {
+    fn push(&self, event: TimelineEvent) {
         let mut sink = lock(&self.sink);
         let writer_is_gone = sink.as_ref().is_some_and(|sink| sink.push(event).is_err());
         if writer_is_gone {
@@ -202,7 +204,7 @@ impl Shared {
     }
 
     /// Completes the current recording, if there is one.
-    fn finish(&self, writer: &mut Option<Writer>) {
+    fn finish(&self, writer: &mut Option<TimelineWriter>) {
         self.recording.store(false, Ordering::Relaxed);
         // Without its last sender the queue ends, and with it the writer.
         drop(lock(&self.sink).take());
@@ -212,7 +214,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for TimelineState {
     fn drop(&mut self) {
         let mut writer = lock(&self.writer).take();
         self.finish(&mut writer);

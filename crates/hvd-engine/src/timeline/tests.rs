@@ -149,7 +149,11 @@ fn trace_1_a_crash_after_any_event_leaves_valid_json() {
     assert_eq!(count, 2);
     for name in names.map(Arc::<str>::from) {
         for happening in full_life() {
-            trace.note(&Event::Tensor(started, Arc::clone(&name), happening));
+            trace.note(&TimelineEvent::Tensor(
+                started,
+                Arc::clone(&name),
+                happening,
+            ));
             let objects_of_event = trace.take();
             count += objects_of_event.ends.len();
             file.append(&objects_of_event).unwrap();
@@ -174,7 +178,11 @@ fn trace_1_no_write_of_objects_crosses_a_page() {
     for round in 0..700 {
         let name: Arc<str> = format!("tensor.{round}{}", "x".repeat(round % 97)).into();
         for happening in full_life() {
-            trace.note(&Event::Tensor(started, Arc::clone(&name), happening));
+            trace.note(&TimelineEvent::Tensor(
+                started,
+                Arc::clone(&name),
+                happening,
+            ));
         }
         if round % 7 == 0 {
             let batch = trace.take();
@@ -210,13 +218,13 @@ fn a_name_longer_than_a_page_is_written_all_the_same() {
     let mut file = TraceFile::create(&mut memory, &Trace::opening(std::time::UNIX_EPOCH)).unwrap();
     let mut trace = Trace::new(started);
     let name = "n".repeat(300_000);
-    trace.note(&Event::Tensor(
+    trace.note(&TimelineEvent::Tensor(
         started,
         name.as_str().into(),
         Happening::Refused,
     ));
     file.append(&trace.take()).unwrap();
-    trace.note(&Event::Cycle(started));
+    trace.note(&TimelineEvent::Cycle(started));
     file.append(&trace.take()).unwrap();
     let objects = objects(file.medium().text());
     assert_eq!(objects.len(), 2 + 4 + 1);
@@ -257,7 +265,10 @@ fn a_full_queue_loses_events_counts_them_and_says_so() {
     let started = Instant::now();
     let (sink, source) = queue(2);
     for _ in 0..5 {
-        assert!(sink.push(Event::Cycle(started)).is_ok(), "never blocks");
+        assert!(
+            sink.push(TimelineEvent::Cycle(started)).is_ok(),
+            "never blocks"
+        );
     }
     drop(sink);
     let mut memory = Memory::with_room(usize::MAX);
@@ -276,7 +287,7 @@ proptest! {
         let lives = std::iter::repeat_with(full_life).take(4).flatten();
         for (happening, lost) in lives.zip(&lost) {
             if !lost {
-                trace.note(&Event::Tensor(started, "x".into(), happening));
+                trace.note(&TimelineEvent::Tensor(started, "x".into(), happening));
             }
         }
         let text = format!("[{}]", trace.take().text.trim_start_matches(",\n"));
@@ -304,11 +315,11 @@ fn a_full_disk_ends_the_recording_and_leaves_what_was_there() {
     let file = TraceFile::create(&mut memory, &opening).unwrap();
     let (sink, source) = queue(16);
     for _ in 0..3 {
-        assert!(sink.push(Event::Cycle(started)).is_ok());
+        assert!(sink.push(TimelineEvent::Cycle(started)).is_ok());
     }
     run(file, source, started, Path::new("trace"));
     assert_eq!(objects(memory.text()).len(), 2);
-    assert!(sink.push(Event::Cycle(started)).is_err());
+    assert!(sink.push(TimelineEvent::Cycle(started)).is_err());
 
     let (timeline, _) = timeline();
     *lock(&timeline.shared.sink) = Some(sink);
@@ -329,7 +340,7 @@ fn wherever_the_disk_is_full_the_file_stays_valid() {
         let file = TraceFile::create(&mut memory, &opening).unwrap();
         let (sink, source) = queue(8192);
         for _ in 0..8192 {
-            assert!(sink.push(Event::Cycle(started)).is_ok());
+            assert!(sink.push(TimelineEvent::Cycle(started)).is_ok());
         }
         drop(sink);
         run(file, source, started, Path::new("trace"));

@@ -19,7 +19,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hvd_types::{DType, OpKind, Shape};
 
-use super::event::{Event, Happening, QUEUE, operation_label};
+use super::event::{Happening, QUEUE, TimelineEvent, operation_label};
 use super::file::Objects;
 use super::json::push_string;
 
@@ -29,18 +29,18 @@ const SEPARATOR: &str = ",\n";
 /// The objects of one file.
 pub(super) struct Trace {
     started: Instant,
-    tensors: HashMap<Arc<str>, Tensor>,
+    tensors: HashMap<Arc<str>, TensorTrace>,
     /// Objects not yet taken.
     objects: Objects,
 }
 
-struct Tensor {
+struct TensorTrace {
     pid: usize,
-    state: State,
+    state: TraceState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TraceState {
     Unknown,
     Negotiating,
     Queued,
@@ -48,7 +48,7 @@ enum State {
     Active,
 }
 
-impl State {
+impl TraceState {
     /// How many events of a tensor in this state are open.
     const fn depth(self) -> usize {
         match self {
@@ -80,15 +80,15 @@ impl Trace {
     }
 
     /// Takes in an event.
-    pub(super) fn note(&mut self, event: &Event) {
+    pub(super) fn note(&mut self, event: &TimelineEvent) {
         match event {
-            Event::Cycle(when) => {
+            TimelineEvent::Cycle(when) => {
                 let ts = self.micros(*when);
                 self.push(format_args!(
                     "{{\"ph\": \"i\", \"name\": \"CYCLE_START\", \"ts\": {ts}, \"s\": \"g\"}}"
                 ));
             }
-            Event::Tensor(when, name, happening) => {
+            TimelineEvent::Tensor(when, name, happening) => {
                 let ts = self.micros(*when);
                 self.happen(name, ts, happening);
             }
@@ -115,27 +115,27 @@ impl Trace {
     }
 
     fn happen(&mut self, name: &Arc<str>, ts: u128, happening: &Happening) {
-        let Tensor { pid, state } = *self.tensor(name);
+        let TensorTrace { pid, state } = *self.tensor(name);
         let next = match (state, happening) {
-            (State::Negotiating, Happening::NegotiateStart(_)) => return,
+            (TraceState::Negotiating, Happening::NegotiateStart(_)) => return,
             (_, Happening::NegotiateStart(kind)) => self.negotiate(pid, state, ts, *kind),
-            (State::Negotiating, Happening::RankReady(rank)) => {
+            (TraceState::Negotiating, Happening::RankReady(rank)) => {
                 self.push(format_args!(
                     "{{\"ph\": \"X\", \"name\": \"{rank}\", \"ts\": {ts}, \"pid\": {pid}, \
                      \"dur\": 0}}"
                 ));
                 state
             }
-            (State::Negotiating, Happening::NegotiateEnd) => self.close(pid, state, ts),
+            (TraceState::Negotiating, Happening::NegotiateEnd) => self.close(pid, state, ts),
             (_, Happening::Queued(kind)) => {
                 self.operate(pid, state, ts, operation_label(*kind));
                 self.begin(pid, ts, QUEUE);
-                State::Queued
+                TraceState::Queued
             }
-            (State::Queued, Happening::OperationStart(_))
-            | (State::Active, Happening::ActivityEnd) => {
+            (TraceState::Queued, Happening::OperationStart(_))
+            | (TraceState::Active, Happening::ActivityEnd) => {
                 self.end(pid, ts, None);
-                State::Operating
+                TraceState::Operating
             }
             (_, Happening::OperationStart(kind)) => {
                 self.operate(pid, state, ts, operation_label(*kind))
@@ -144,16 +144,16 @@ impl Trace {
                 let state = self.operate(pid, state, ts, "ERROR");
                 self.close(pid, state, ts)
             }
-            (State::Operating, Happening::ActivityStart(activity)) => {
+            (TraceState::Operating, Happening::ActivityStart(activity)) => {
                 self.begin(pid, ts, activity.label());
-                State::Active
+                TraceState::Active
             }
-            (State::Active, Happening::ActivityStart(activity)) => {
+            (TraceState::Active, Happening::ActivityStart(activity)) => {
                 self.end(pid, ts, None);
                 self.begin(pid, ts, activity.label());
-                State::Active
+                TraceState::Active
             }
-            (State::Operating | State::Active, Happening::OperationEnd(result)) => {
+            (TraceState::Operating | TraceState::Active, Happening::OperationEnd(result)) => {
                 self.finish(pid, state, ts, result.as_ref())
             }
             _ => return,
@@ -161,41 +161,41 @@ impl Trace {
         self.tensor(name).state = next;
     }
 
-    fn negotiate(&mut self, pid: usize, state: State, ts: u128, kind: OpKind) -> State {
+    fn negotiate(&mut self, pid: usize, state: TraceState, ts: u128, kind: OpKind) -> TraceState {
         self.close(pid, state, ts);
         let operation = operation_label(kind);
         self.push(format_args!(
             "{{\"ph\": \"B\", \"name\": \"NEGOTIATE_{operation}\", \"ts\": {ts}, \"pid\": {pid}}}"
         ));
-        State::Negotiating
+        TraceState::Negotiating
     }
 
-    fn operate(&mut self, pid: usize, state: State, ts: u128, label: &str) -> State {
+    fn operate(&mut self, pid: usize, state: TraceState, ts: u128, label: &str) -> TraceState {
         self.close(pid, state, ts);
         self.begin(pid, ts, label);
-        State::Operating
+        TraceState::Operating
     }
 
     fn finish(
         &mut self,
         pid: usize,
-        state: State,
+        state: TraceState,
         ts: u128,
         result: Option<&(DType, Shape)>,
-    ) -> State {
-        if state == State::Active {
+    ) -> TraceState {
+        if state == TraceState::Active {
             self.end(pid, ts, None);
         }
         self.end(pid, ts, result);
-        State::Unknown
+        TraceState::Unknown
     }
 
     /// Ends all that is open.
-    fn close(&mut self, pid: usize, state: State, ts: u128) -> State {
+    fn close(&mut self, pid: usize, state: TraceState, ts: u128) -> TraceState {
         for _ in 0..state.depth() {
             self.end(pid, ts, None);
         }
-        State::Unknown
+        TraceState::Unknown
     }
 
     fn begin(&mut self, pid: usize, ts: u128, label: &str) {
@@ -217,14 +217,14 @@ impl Trace {
     }
 
     /// The tensor of a name, introduced in the file at its first appearance.
-    fn tensor(&mut self, name: &Arc<str>) -> &mut Tensor {
+    fn tensor(&mut self, name: &Arc<str>) -> &mut TensorTrace {
         let pid = self.tensors.len() + 1;
         let objects = &mut self.objects;
         self.tensors.entry(Arc::clone(name)).or_insert_with(|| {
             introduce(objects, pid, name);
-            Tensor {
+            TensorTrace {
                 pid,
-                state: State::Unknown,
+                state: TraceState::Unknown,
             }
         })
     }

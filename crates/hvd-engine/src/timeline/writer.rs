@@ -2,7 +2,7 @@
 //!
 //! The thread sleeps in the queue; the file is written whenever the queue has run empty or enough
 //! has come together, so an event is in the file shortly after it happened. It ends when the last
-//! [`Sink`] is gone and the queue is empty, or when the file cannot be written.
+//! [`EventSender`] is gone and the queue is empty, or when the file cannot be written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use hvd_transport::StoreError;
 
 use super::clock::Clock;
-use super::event::Event;
+use super::event::TimelineEvent;
 use super::file::{Medium, TraceFile};
 use super::trace::Trace;
 use crate::output_file;
@@ -27,17 +27,17 @@ const WRITE_SIZE: usize = 64 << 10;
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The near end of the queue.
-pub(super) struct Sink {
-    sender: SyncSender<Event>,
+pub(super) struct EventSender {
+    sender: SyncSender<TimelineEvent>,
     dropped: Arc<AtomicU64>,
 }
 
 /// The far end has ended; nobody will read any more events.
 pub(super) struct WriterIsGone;
 
-impl Sink {
+impl EventSender {
     /// Hands over an event, or counts it as lost if there is no place for it. Never waits.
-    pub(super) fn push(&self, event: Event) -> Result<(), WriterIsGone> {
+    pub(super) fn push(&self, event: TimelineEvent) -> Result<(), WriterIsGone> {
         match self.sender.try_send(event) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(_)) => {
@@ -50,37 +50,37 @@ impl Sink {
 }
 
 /// The far end of the queue.
-pub(super) struct Source {
-    events: Receiver<Event>,
+pub(super) struct EventReceiver {
+    events: Receiver<TimelineEvent>,
     dropped: Arc<AtomicU64>,
 }
 
 /// A queue of a given length.
-pub(super) fn queue(capacity: usize) -> (Sink, Source) {
+pub(super) fn queue(capacity: usize) -> (EventSender, EventReceiver) {
     let (sender, events) = mpsc::sync_channel(capacity);
     let dropped = Arc::new(AtomicU64::new(0));
-    let sink = Sink {
+    let sink = EventSender {
         sender,
         dropped: Arc::clone(&dropped),
     };
-    (sink, Source { events, dropped })
+    (sink, EventReceiver { events, dropped })
 }
 
 /// The thread that writes one recording.
-pub(super) struct Writer {
+pub(super) struct TimelineWriter {
     path: PathBuf,
     thread: JoinHandle<()>,
     /// Disconnected when the thread is about to end.
     ended: Receiver<()>,
 }
 
-impl Writer {
+impl TimelineWriter {
     /// Creates the file with its first objects and starts the thread.
     pub(super) fn start(
         path: &Path,
         clock: &dyn Clock,
         capacity: usize,
-    ) -> io::Result<(Self, Sink)> {
+    ) -> io::Result<(Self, EventSender)> {
         let started = clock.now();
         let file = output_file::create_seekable(path)?;
         let file = TraceFile::create(file, &Trace::opening(clock.wall()))?;
@@ -125,7 +125,7 @@ impl Writer {
 /// Writes events until there are no more, and says once what went wrong.
 pub(super) fn run<M: Medium>(
     mut file: TraceFile<M>,
-    source: Source,
+    source: EventReceiver,
     started: Instant,
     path: &Path,
 ) {
@@ -136,7 +136,7 @@ pub(super) fn run<M: Medium>(
     if let Err(error) = written.and(finished) {
         tracing::error!("cannot write the timeline to `{path}`: {error}; recording stops");
     }
-    let Source { dropped, .. } = source;
+    let EventReceiver { dropped, .. } = source;
     let dropped = dropped.load(Ordering::Relaxed);
     if dropped > 0 {
         tracing::warn!("the timeline `{path}` lacks {dropped} events: they came too fast");
@@ -145,7 +145,7 @@ pub(super) fn run<M: Medium>(
 
 fn write_all<M: Medium>(
     file: &mut TraceFile<M>,
-    source: &Source,
+    source: &EventReceiver,
     started: Instant,
 ) -> io::Result<()> {
     let mut trace = Trace::new(started);

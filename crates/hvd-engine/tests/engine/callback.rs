@@ -3,7 +3,7 @@
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use hvd_engine::{Error, Outcome, Result, Submission};
+use hvd_engine::{Error, OperationOutput, Result, Submission};
 use hvd_testkit::DEADLINE;
 use hvd_transport::testing::Wire;
 use hvd_types::{OpKind, ProcessSetId};
@@ -17,14 +17,14 @@ fn named(name: &str, values: &[f32]) -> Submission {
     }
 }
 
-fn start(job: &Job, submission: Submission) -> Receiver<Result<Outcome>> {
+fn start(job: &Job, submission: Submission) -> Receiver<Result<OperationOutput>> {
     let (sender, result) = mpsc::channel();
     job.engine
         .submit_with_callback(submission, move |ended| sender.send(ended).unwrap());
     result
 }
 
-fn start_group(job: &Job, submissions: Vec<Submission>) -> Receiver<Result<Vec<Outcome>>> {
+fn start_group(job: &Job, submissions: Vec<Submission>) -> Receiver<Result<Vec<OperationOutput>>> {
     let (sender, results) = mpsc::channel();
     let then = move |ended| sender.send(ended).unwrap();
     job.engine

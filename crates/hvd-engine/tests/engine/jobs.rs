@@ -4,7 +4,8 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use hvd_engine::{
-    Engine, EngineOptions, ExitReport, Handle, Outcome, Result, SetChange, Source, Submission,
+    Engine, EngineOptions, ExitReport, Handle, OperationOutput, Result, SetChange, Submission,
+    TensorSource,
 };
 use hvd_testkit::run_ranks_with;
 use hvd_transport::testing::{Wire, mesh_of};
@@ -44,7 +45,7 @@ impl Job {
         self.engine.submit(submission)
     }
 
-    pub(crate) fn finish(&self, handle: Handle) -> Result<Outcome> {
+    pub(crate) fn finish(&self, handle: Handle) -> Result<OperationOutput> {
         let completion = self.engine.completion(handle).expect("a live handle");
         self.engine.forget(handle);
         self.engine
@@ -61,7 +62,7 @@ impl Job {
         Ok(ProcessSetId::new(outcome?.number.expect("a number")))
     }
 
-    pub(crate) fn call(&self, submission: Submission) -> Result<Outcome> {
+    pub(crate) fn call(&self, submission: Submission) -> Result<OperationOutput> {
         self.finish(self.engine.submit_quietly(submission)?)
     }
 
@@ -198,8 +199,8 @@ fn job(mesh: Mesh, options: &EngineOptions) -> Job {
     }
 }
 
-pub(crate) fn source(values: &[f32]) -> Source {
-    Source::owned(
+pub(crate) fn source(values: &[f32]) -> TensorSource {
+    TensorSource::owned(
         values
             .iter()
             .flat_map(|value| value.to_le_bytes())
@@ -213,7 +214,7 @@ pub(crate) fn tensor(kind: OpKind, values: &[f32]) -> Submission {
     Submission::new(kind, DType::Float32, shape, source(values))
 }
 
-pub(crate) fn floats(outcome: &Outcome) -> Vec<f32> {
+pub(crate) fn floats(outcome: &OperationOutput) -> Vec<f32> {
     let bytes = outcome
         .output
         .as_ref()

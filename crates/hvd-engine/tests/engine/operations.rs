@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::jobs::{
     Job, floats, pause, run, run_on_hosts, run_until_death, run_with, source, tensor,
 };
-use hvd_engine::{Error, Hierarchy, Outcome, Submission};
+use hvd_engine::{Error, Hierarchy, OperationOutput, Submission};
 use hvd_transport::testing::Wire;
 use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
 
@@ -325,7 +325,7 @@ fn empty_and_large_tensors(wire: Wire) {
     run(wire, 2, |job| {
         assert_eq!(floats(&job.call(named("empty", &[])).unwrap()), []);
         let large = vec![1.5; 300_000];
-        let result: Outcome = job.call(named("large", &large)).unwrap();
+        let result: OperationOutput = job.call(named("large", &large)).unwrap();
         assert_eq!(floats(&result), vec![3.0; 300_000]);
     });
 }

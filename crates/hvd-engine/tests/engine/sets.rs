@@ -1,7 +1,7 @@
 //! Process sets, joins and groups: whole engines, one per rank, over real transports.
 
 use crate::jobs::{Job, floats, run, run_with, tensor};
-use hvd_engine::{EngineOptions, Error, JoinAverage, SetChange, Submission};
+use hvd_engine::{EngineOptions, Error, JoinDivisor, SetChange, Submission};
 use hvd_transport::testing::Wire;
 use hvd_types::{OpKind, ProcessSetId, Rank, ReduceOp};
 
@@ -150,7 +150,7 @@ fn joined_ranks_change_nobodys_result(wire: Wire) {
 
 fn averages_may_be_over_the_contributors(wire: Wire) {
     let options = EngineOptions {
-        join_average: JoinAverage::Contributors,
+        join_average: JoinDivisor::Contributors,
         ..Default::default()
     };
     run_with(wire, 3, &options, |job| {

@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hvd_engine::{Outcome, Source, Target};
+use hvd_engine::{OperationOutput, TensorSource, TensorTarget};
 use hvd_types::{DType, Shape};
 
 use super::api::{Api, TfContext, TfTensor};
@@ -87,26 +87,26 @@ impl KernelCall {
     }
 
     /// An input, for the engine to read. The call must not be finished before the operation.
-    pub(crate) fn source(input: &InputTensor) -> Source {
+    pub(crate) fn source(input: &InputTensor) -> TensorSource {
         // SAFETY: TensorFlow keeps inputs unchanged until the call is finished, and a call is
         // finished when the operation it started has completed.
-        unsafe { Source::borrowed(input.address, input.bytes) }
+        unsafe { TensorSource::borrowed(input.address, input.bytes) }
     }
 
     /// Memory for an output like the input with the same number: the input's own if nobody else
     /// needs it.
-    pub(crate) fn output_like(&self, input: &InputTensor) -> Result<Target> {
+    pub(crate) fn output_like(&self, input: &InputTensor) -> Result<TensorTarget> {
         self.with(|running| {
             let address = running.forward_or_allocate(input)?;
             // SAFETY: the output is the context's and used by nobody before the call is finished,
             // which is when the operation has completed. It is the input's memory or overlaps it
             // nowhere.
-            Ok(unsafe { Target::borrowed(address, input.bytes) })
+            Ok(unsafe { TensorTarget::borrowed(address, input.bytes) })
         })
     }
 
     /// Memory for an output with the rows of the input, however many there are in the end.
-    pub(crate) fn output_with_rows_like(&self, output: usize, input: &InputTensor) -> Target {
+    pub(crate) fn output_with_rows_like(&self, output: usize, input: &InputTensor) -> TensorTarget {
         let (call, dtype) = (self.clone(), input.dtype);
         let shape = input.shape.clone();
         let row = shape.row_elements().unwrap_or(0) * dtype.size() as u64;
@@ -119,12 +119,17 @@ impl KernelCall {
         };
         // SAFETY: the output has as many bytes as were asked for, is the context's and used by
         // nobody before the call is finished, which is when the operation has completed.
-        unsafe { Target::provided(provide) }
+        unsafe { TensorTarget::provided(provide) }
     }
 
     /// Makes a result that the engine had to allocate itself an output; does nothing if it went to
     /// one already.
-    pub(crate) fn set_output(&self, output: usize, dtype: DType, outcome: &Outcome) -> Result<()> {
+    pub(crate) fn set_output(
+        &self,
+        output: usize,
+        dtype: DType,
+        outcome: &OperationOutput,
+    ) -> Result<()> {
         let Some(buffer) = &outcome.output else {
             return Ok(());
         };

@@ -1,6 +1,6 @@
 //! Alltoall: each rank sends some of its rows to every rank.
 
-use hvd_engine::Outcome;
+use hvd_engine::OperationOutput;
 use hvd_types::{OpKind, Shape};
 
 use super::options::CollectiveOptions;
@@ -41,7 +41,7 @@ impl Kernel for Alltoall {
             submission.target = call.output_with_rows_like(0, &input);
             Ok(submission)
         };
-        run(call, prepare, move |call, outcome: Outcome| {
+        run(call, prepare, move |call, outcome: OperationOutput| {
             call.set_output(0, dtype, &outcome)?;
             let received = received(&outcome.received_splits)?;
             call.set_numbers(1, &Shape::new([received.len() as u64]), &received)

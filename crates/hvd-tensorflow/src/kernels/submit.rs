@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hvd_engine::{Outcome, Submission};
+use hvd_engine::{OperationOutput, Submission};
 
 use crate::error::{Error, Result};
 use crate::ffi::{InputTensor, KernelCall};
@@ -13,7 +13,7 @@ use crate::worker;
 pub(super) fn run(
     call: KernelCall,
     prepare: impl FnOnce(&KernelCall) -> Result<Submission>,
-    conclude: impl FnOnce(&KernelCall, Outcome) -> Result<()> + Send + 'static,
+    conclude: impl FnOnce(&KernelCall, OperationOutput) -> Result<()> + Send + 'static,
 ) {
     let prepared = worker::current().and_then(|worker| Ok((prepare(&call)?, worker)));
     match prepared {
@@ -34,7 +34,9 @@ pub(super) fn run_group(
     call: KernelCall,
     name: &Arc<str>,
     prepare: impl Fn(&KernelCall, &InputTensor, usize) -> Result<Submission>,
-    conclude: impl FnOnce(&KernelCall, &[InputTensor], &[Outcome]) -> Result<()> + Send + 'static,
+    conclude: impl FnOnce(&KernelCall, &[InputTensor], &[OperationOutput]) -> Result<()>
+    + Send
+    + 'static,
 ) {
     let prepared = worker::current().and_then(|worker| {
         let inputs = (0..call.count()?)
@@ -50,7 +52,7 @@ pub(super) fn run_group(
     match prepared {
         Err(error) => call.finish(Err(error)),
         Ok((worker, inputs, submissions)) => {
-            let then = move |result: hvd_engine::Result<Vec<Outcome>>| {
+            let then = move |result: hvd_engine::Result<Vec<OperationOutput>>| {
                 let result = result.map_err(Error::from);
                 call.finish(result.and_then(|outcomes| conclude(&call, &inputs, &outcomes)));
             };
@@ -64,7 +66,7 @@ pub(super) fn run_group(
 pub(super) fn set_outputs(
     call: &KernelCall,
     inputs: &[InputTensor],
-    outcomes: &[Outcome],
+    outcomes: &[OperationOutput],
 ) -> Result<()> {
     let mut results = inputs.iter().zip(outcomes).enumerate();
     results.try_for_each(|(index, (input, outcome))| call.set_output(index, input.dtype, outcome))

@@ -8,7 +8,7 @@ use super::*;
 use crate::autotune::parameters::float;
 use crate::autotune::parameters::tests::{defaults, is_within_bounds};
 
-const LIMITS: Limits = Limits {
+const LIMITS: TunerLimits = TunerLimits {
     warmup_samples: 3,
     max_samples: 20,
     noise: 0.8,
@@ -131,7 +131,7 @@ fn the_first_observation_is_of_the_start() {
 
 #[test]
 fn without_samples_only_switches_are_tuned() {
-    let limits = Limits {
+    let limits = TunerLimits {
         warmup_samples: 0,
         max_samples: 0,
         noise: 0.8,
@@ -150,7 +150,7 @@ fn without_samples_only_switches_are_tuned() {
 
 #[test]
 fn with_everything_fixed_one_observation_is_enough() {
-    let limits = Limits {
+    let limits = TunerLimits {
         warmup_samples: 0,
         ..LIMITS
     };
@@ -187,7 +187,7 @@ proptest! {
         fixed in prop::sample::subsequence(Dimension::ALL.to_vec(), 0..=4),
         choices in prop::sample::subsequence(Choice::ALL.to_vec(), 0..=3),
     ) {
-        let limits = Limits { warmup_samples, max_samples, noise };
+        let limits = TunerLimits { warmup_samples, max_samples, noise };
         let mut turn = speeds.iter().cycle();
         let machine = Tuner::new(defaults(), limits, &fixed, &choices);
         let run = tune(machine, |_| *turn.next().unwrap());

@@ -361,7 +361,7 @@ fn a_join_makes_ready_what_only_waited_for_that_rank() {
 #[test]
 fn an_average_may_be_over_the_ranks_that_contributed() {
     let options = CoordinatorOptions {
-        join_average: JoinAverage::Contributors,
+        join_average: JoinDivisor::Contributors,
         ..options(3)
     };
     let mut coordinator = coordinator(options);

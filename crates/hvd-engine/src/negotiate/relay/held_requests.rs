@@ -12,7 +12,7 @@ use hvd_wire::{CacheId, Response, ResponseList, SharedRequest, SharedRequestList
 
 use super::{append, ends_join, is_open};
 use crate::negotiate::requesters::{RequestForm, Requesters};
-use crate::negotiate::tree::Place;
+use crate::negotiate::tree::TreePosition;
 
 /// The announcements of one process set on their way up.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Incomplete {
 }
 
 impl HeldRequests {
-    pub(super) fn new(id: ProcessSetId, members: Ranks, place: &Place) -> Self {
+    pub(super) fn new(id: ProcessSetId, members: Ranks, place: &TreePosition) -> Self {
         let children = place.children.iter();
         let behind = children.filter(|child| child.below.first_common(&members).is_some());
         let mut seen: BTreeMap<Rank, u64> = behind.map(|child| (child.rank, 0)).collect();

@@ -8,7 +8,7 @@ use hvd_wire::{
 };
 
 use super::*;
-use crate::negotiate::tree::Tree;
+use crate::negotiate::tree::ControlTree;
 use crate::submit::JOIN_NAME;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -35,7 +35,7 @@ fn ranks(numbers: impl IntoIterator<Item = u32>) -> Ranks {
 /// Host `b` of ranks 2, 3 and 4, of which rank 2 is the leader.
 fn relay(hold: Duration) -> Relay {
     let topology = Topology::new(["a", "a", "b", "b", "b"]);
-    Relay::new(Tree::new(&topology, 8).place(Rank::new(2)), hold)
+    Relay::new(ControlTree::new(&topology, 8).place(Rank::new(2)), hold)
 }
 
 fn asks(relay: &mut Relay, rank: u32, requests: Vec<Request>, now: Instant) {

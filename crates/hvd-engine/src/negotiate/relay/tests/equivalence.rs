@@ -10,9 +10,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::negotiate::coordinator::{CoordinatorOptions, JoinAverage};
+use crate::negotiate::coordinator::{CoordinatorOptions, JoinDivisor};
 use crate::negotiate::hub::Hub;
-use crate::simulate::node::{Answer, Letter, Node};
+use crate::simulate::node::{OutgoingMessage, RequestResult, SimulatedRank};
 use crate::stall::StallOptions;
 
 #[derive(Debug, Clone)]
@@ -83,11 +83,11 @@ enum Action {
 
 /// All ranks, what is on its way between them, and who is next.
 struct World {
-    nodes: Vec<Node>,
+    nodes: Vec<SimulatedRank>,
     actions: Vec<VecDeque<Action>>,
     pending: Vec<BTreeSet<(ProcessSetId, Arc<str>)>>,
     links: BTreeMap<(Rank, Rank), VecDeque<Arc<[u8]>>>,
-    answers: Vec<Vec<Answer>>,
+    answers: Vec<Vec<RequestResult>>,
     now: Instant,
     random: u64,
     over: bool,
@@ -100,15 +100,15 @@ impl World {
         let node = |index| {
             let rank = Rank::from_index(index);
             let place = if star {
-                Place::in_star(rank, size)
+                TreePosition::in_star(rank, size)
             } else {
-                Tree::new(&script.topology, script.fan_out).place(rank)
+                ControlTree::new(&script.topology, script.fan_out).place(rank)
             };
             let options = CoordinatorOptions {
                 topology: script.topology.clone(),
                 fusion_threshold: 64,
                 cache_capacity: 3,
-                join_average: JoinAverage::Contributors,
+                join_average: JoinDivisor::Contributors,
                 stall: Some(StallOptions {
                     warning: HOUR,
                     shutdown: None,
@@ -116,7 +116,7 @@ impl World {
                 ..CoordinatorOptions::default()
             };
             let hub = (index == 0).then(|| Hub::new(options));
-            Node::new(place, &everybody, hub, HOLD)
+            SimulatedRank::new(place, &everybody, hub, HOLD)
         };
         Self {
             nodes: (0..size).map(node).collect(),
@@ -219,19 +219,20 @@ impl World {
 
     fn collect(&mut self, rank: usize) {
         let from = Rank::from_index(rank);
-        for Letter { to, bytes } in self.nodes[rank].take_outgoing() {
+        for OutgoingMessage { to, bytes } in self.nodes[rank].take_outgoing() {
             self.links.entry((from, to)).or_default().push_back(bytes);
         }
         for answer in self.nodes[rank].take_answers() {
             match &answer {
-                Answer::Executed { set, name, .. } | Answer::Refused { set, name, .. } => {
+                RequestResult::Executed { set, name, .. }
+                | RequestResult::Refused { set, name, .. } => {
                     self.pending[rank].remove(&(*set, Arc::clone(name)));
                 }
-                Answer::Joined(set, _) => {
+                RequestResult::Joined(set, _) => {
                     self.pending[rank].remove(&(*set, JOIN_NAME.into()));
                 }
-                Answer::ShutDown(_) => self.over |= rank == 0,
-                Answer::Sets(_) => {}
+                RequestResult::ShutDown(_) => self.over |= rank == 0,
+                RequestResult::Sets(_) => {}
             }
             self.answers[rank].push(answer);
         }
@@ -324,19 +325,19 @@ impl World {
 }
 
 /// What of an answer does not depend on the order of arrival.
-fn essence(answer: &Answer) -> String {
+fn essence(answer: &RequestResult) -> String {
     match answer {
-        Answer::Refused { set, name, .. } => format!("refused {set} {name}"),
-        Answer::Joined(set, _) => format!("joined {set}"),
-        Answer::ShutDown(_) => "over".to_owned(),
+        RequestResult::Refused { set, name, .. } => format!("refused {set} {name}"),
+        RequestResult::Joined(set, _) => format!("joined {set}"),
+        RequestResult::ShutDown(_) => "over".to_owned(),
         other => format!("{other:?}"),
     }
 }
 
 /// What all ranks of a set must be told alike.
-fn told(answer: &Answer) -> (Option<ProcessSetId>, String) {
+fn told(answer: &RequestResult) -> (Option<ProcessSetId>, String) {
     match answer.clone() {
-        Answer::Executed {
+        RequestResult::Executed {
             set,
             name,
             divisor,
@@ -346,14 +347,14 @@ fn told(answer: &Answer) -> (Option<ProcessSetId>, String) {
             let text = format!("{name} {divisor} {first_dimensions:?}");
             (Some(set), text)
         }
-        Answer::Refused { set, name, reason } => (Some(set), format!("{name} {reason}")),
-        Answer::Joined(set, last) => (Some(set), format!("joined {last}")),
+        RequestResult::Refused { set, name, reason } => (Some(set), format!("{name} {reason}")),
+        RequestResult::Joined(set, last) => (Some(set), format!("joined {last}")),
         other => (None, format!("{other:?}")),
     }
 }
 
 /// Any two ranks hear about the sets that both are in, and about all sets, in the same order.
-fn check_order(answers: &[Vec<Answer>], sets: &Sets) {
+fn check_order(answers: &[Vec<RequestResult>], sets: &Sets) {
     let heard = |rank: usize, other: usize| -> Vec<(Option<ProcessSetId>, String)> {
         let shared = |id: &ProcessSetId| sets[id].contains(&other) && sets[id].contains(&rank);
         let told = answers[rank].iter().map(told);
@@ -386,21 +387,22 @@ fn run(script: &Script, star: bool) -> Vec<Vec<Vec<String>>> {
                 "{phase:?}: without an answer: {pending:?}"
             );
         }
-        let answers: Vec<Vec<Answer>> = world.answers.iter_mut().map(std::mem::take).collect();
+        let answers: Vec<Vec<RequestResult>> =
+            world.answers.iter_mut().map(std::mem::take).collect();
         check_order(&answers, &sets);
         for answer in &answers[0] {
             match answer {
-                Answer::Sets(SetChangeResult::Added { id, ranks }) => {
+                RequestResult::Sets(SetChangeResult::Added { id, ranks }) => {
                     let members = ranks.iter().map(|rank| rank.index()).collect();
                     sets.insert(*id, members);
                 }
-                Answer::Sets(SetChangeResult::Removed(id)) => {
+                RequestResult::Sets(SetChangeResult::Removed(id)) => {
                     sets.remove(id);
                 }
                 _ => {}
             }
         }
-        let sorted = |answers: &Vec<Answer>| {
+        let sorted = |answers: &Vec<RequestResult>| {
             let mut all: Vec<String> = answers.iter().map(essence).collect();
             all.sort();
             all
@@ -411,7 +413,7 @@ fn run(script: &Script, star: bool) -> Vec<Vec<Vec<String>>> {
         world.actions[rank].push_back(Action::Leave);
     }
     world.run();
-    let over = |answers: &Vec<Answer>| answers.iter().map(essence).collect::<Vec<_>>();
+    let over = |answers: &Vec<RequestResult>| answers.iter().map(essence).collect::<Vec<_>>();
     let last: Vec<Vec<String>> = world.answers.iter().map(over).collect();
     assert!(
         last.iter()

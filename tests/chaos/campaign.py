@@ -1,4 +1,4 @@
-"""One fault from beginning to end: the job it needs, the harm, the verdict."""
+"""One fault from beginning to end: the job it needs, the harm, the result."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from target import Target, Violation
 
 HOST = "localhost"
-# Survivors know of a death at once, and of a silence after the transport's patience.
+# Survivors know of a death at once, and of a silence after the transport's timeout.
 DEATH_LIMIT = 1.0
-PATIENCE = 2
-SILENCE_LIMIT = PATIENCE + 2.0
+TIMEOUT = 2
+SILENCE_LIMIT = TIMEOUT + 2.0
 # Without any network even the news of a failure cannot travel; every rank notices the silence.
 CUT_LIMIT = 8.0
 # From the first failure to the last process, by the launcher's own promise; and some air.

@@ -22,7 +22,7 @@ from expectations import (
     DEATH_LIMIT,
     END_LIMIT,
     HOST,
-    PATIENCE,
+    TIMEOUT,
     SILENCE_LIMIT,
     expect_all_done,
     expect_report,
@@ -32,7 +32,7 @@ from sockets import sever_one_connection
 from target import Target, Violation
 from worker import ERROR_EXIT, LEAVE_EXIT
 
-SHORT_PATIENCE = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(PATIENCE)}
+SHORT_TIMEOUT = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(TIMEOUT)}
 TINY = ["unshare", "-m", "sh", "-c"]
 TINY_SHM = [*TINY, 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"', "sh"]
 FULL_SHM = [
@@ -274,7 +274,7 @@ KINDS: dict[str, Kind] = {
     "exception": leave_by("exception", "ended with Told: told to leave"),
     "exit": leave_by("exit", "horovod has been shut down by rank"),
     "os-exit": leave_by("_exit", "closed its connection"),
-    "freeze": Kind(freeze, SHORT_PATIENCE),
+    "freeze": Kind(freeze, SHORT_TIMEOUT),
     "freeze-moment": Kind(freeze_for_a_moment, {"HOROVOD_GLOO_TIMEOUT_SECONDS": "4"}),
     "slow": Kind(slow_down),
     "starve": Kind(starve),
@@ -283,8 +283,8 @@ KINDS: dict[str, Kind] = {
     "launcher-int": Kind(end_launcher(signal.SIGINT)),
     "driver-kill": Kind(kill_driver),
     "driver-freeze": Kind(freeze_driver_for_a_moment),
-    "cut-network": Kind(cut_network, SHORT_PATIENCE, OWN_NETWORK, ("tcp",)),
-    "cut-connection": Kind(cut_connection, SHORT_PATIENCE),
+    "cut-network": Kind(cut_network, SHORT_TIMEOUT, OWN_NETWORK, ("tcp",)),
+    "cut-connection": Kind(cut_connection, SHORT_TIMEOUT),
     "garbage": Kind(send_garbage),
     "flood": Kind(flood, transports=("tcp",)),
     "tiny-shm": Kind(work_in_peace, wrapper=TINY_SHM, transports=("shm",)),

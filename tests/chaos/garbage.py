@@ -19,14 +19,14 @@ MAGIC = b"HVDR"
 VERSION = 2
 PROOF = 48
 HELLO = 6 + PROOF
-PATIENCE = 1.0
+TIMEOUT = 1.0
 
 
-def connect(listener: traces.Listener, patience: float = PATIENCE) -> socket.socket:
+def connect(listener: traces.Listener, timeout: float = TIMEOUT) -> socket.socket:
     if listener.port is not None:
-        return socket.create_connection(("127.0.0.1", listener.port), patience)
+        return socket.create_connection(("127.0.0.1", listener.port), timeout)
     stream = socket.socket(socket.AF_UNIX)
-    stream.settimeout(patience)
+    stream.settimeout(timeout)
     stream.connect(f"\0{listener.name}")
     return stream
 

@@ -31,7 +31,7 @@ class Told(Exception):
 
 
 class State:
-    """What this rank is doing, for its last words."""
+    """What this rank is doing, for its exit report."""
 
     rank = int(os.environ.get("HOROVOD_RANK", "0"))
     steps = 0

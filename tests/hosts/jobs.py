@@ -28,7 +28,7 @@ INTERPRETER = Path(HOROVODRUN).read_text().splitlines()[0].removeprefix("#!")
 SPEC = 10.0
 """Seconds in which a job that lost something has to be over, everywhere."""
 
-PATIENCE = 40.0
+TIMEOUT = 40.0
 """Seconds for what takes one or two on a machine with nothing else to do."""
 
 
@@ -94,11 +94,11 @@ class Job:
         with self._changed:
             came = self._changed.wait_for(
                 lambda: self.output.count(words) >= count or self.process.poll() is not None,
-                PATIENCE,
+                TIMEOUT,
             )
         assert came and self.output.count(words) >= count, self.output + self.errors
 
-    def finish(self, within: float = PATIENCE) -> Ended:
+    def finish(self, within: float = TIMEOUT) -> Ended:
         """Waits for the end; later than `within` seconds is a failure."""
         try:
             code = self.process.wait(within)
@@ -116,7 +116,7 @@ class Job:
         return child
 
 
-def run(host: Host, *arguments: str, within: float = PATIENCE, **options) -> Ended:
+def run(host: Host, *arguments: str, within: float = TIMEOUT, **options) -> Ended:
     """Runs `horovodrun` to its end."""
     return Job(host, *arguments, **options).finish(within)
 

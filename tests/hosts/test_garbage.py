@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster
 from host import Host
-from jobs import PATIENCE, Job, assert_nothing_left
+from jobs import TIMEOUT, Job, assert_nothing_left
 
 # Connects to each port of each address, says something, and tells whether it was hung up on.
 STRANGER = r"""
@@ -132,7 +132,7 @@ def listening(host: Host) -> list[tuple[str, int]]:
 
 def wait_for_ports(host: Host, count: int) -> None:
     """Returns when so many are open on the host."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while len(listening(host)) < count:
         assert time.monotonic() < end, f"no ports on {host.name}"
         time.sleep(0.05)
@@ -147,7 +147,7 @@ def disturb(hosts: list[Host]) -> None:
         command = [sys.executable, "-c", STRANGER, json.dumps(places)]
         strangers.append(host.popen(command, stdout=subprocess.PIPE))
     for stranger in strangers:
-        output, _ = stranger.communicate(timeout=2 * PATIENCE)
+        output, _ = stranger.communicate(timeout=2 * TIMEOUT)
         assert stranger.returncode == 0
         answer = json.loads(output)
         assert answer["kept"] == [] and len(answer["received"]) >= 5
@@ -189,7 +189,7 @@ def test_a_flood_at_every_port_of_a_job(cluster: Cluster, tmp_path: Path) -> Non
     assert ended.code == 0 and ended.output.count("finished") == 4, ended
     assert "did not prove the job's key" in ended.errors, ended.errors
     for flood in floods:
-        output, _ = flood.communicate(timeout=PATIENCE)
+        output, _ = flood.communicate(timeout=TIMEOUT)
         answer = json.loads(output)
         assert all(count <= 256 for count in answer["soon"].values()), answer
         assert all(count == 0 for count in answer["late"].values()), answer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster
-from jobs import PATIENCE, Job, assert_nothing_left, run
+from jobs import TIMEOUT, Job, assert_nothing_left, run
 from sshd import PORT
 
 TWO_EACH = ("-np", "4", "-H", "hosta:2,hostb:2")
@@ -216,7 +216,7 @@ def test_login_noise_does_no_harm(cluster: Cluster) -> None:
     noise = b.path("/root/.bashrc")
     noise.write_text("echo welcome to hostb; echo mind the gap >&2\n")
     try:
-        ended = run(cluster["hosta"], *ONE_EACH, "hostname", within=PATIENCE)
+        ended = run(cluster["hosta"], *ONE_EACH, "hostname", within=TIMEOUT)
     finally:
         noise.unlink()
     assert (ended.code, ended.errors) == (0, ""), ended

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from cluster import Cluster
 from host import Finished
-from jobs import PATIENCE, assert_nothing_left
+from jobs import TIMEOUT, assert_nothing_left
 
 WHERE = """
 import horovod
@@ -47,7 +47,7 @@ def nothing_left(cluster: Cluster) -> Iterator[None]:
 
 
 def call(cluster: Cluster, code: str) -> Finished:
-    return cluster["hosta"].run([sys.executable, "-c", code], timeout=PATIENCE)
+    return cluster["hosta"].run([sys.executable, "-c", code], timeout=TIMEOUT)
 
 
 def test_results_by_rank(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 # Sums of three addends depend on their order, and the order depends on an element's place in a
-# fused buffer. The tensors are submitted in a different order and rhythm in every run.
+# fused buffer. The tensors are submitted in a different order and timing in every run.
 SCRIPT = """
 import hashlib, random, sys, time
 import numpy as np
@@ -19,14 +19,14 @@ import horovod.numpy as hvd
 hvd.init()
 values = np.random.default_rng(hvd.rank())
 tensors = {f"t{i}": values.standard_normal(1 + 977 * i).astype(np.float32) for i in range(24)}
-rhythm = random.Random(int(sys.argv[1]) * 10 + hvd.rank())
+pauses = random.Random(int(sys.argv[1]) * 10 + hvd.rank())
 names = sorted(tensors)
 random.Random(sys.argv[1]).shuffle(names)
 handles = {}
 for name in names:
     handles[name] = hvd.allreduce_async(tensors[name], name=name, op=hvd.Average)
-    if rhythm.random() < 0.3:
-        time.sleep(rhythm.random() / 500)
+    if pauses.random() < 0.3:
+        time.sleep(pauses.random() / 500)
 digest = hashlib.sha256()
 for name in sorted(handles):
     digest.update(hvd.synchronize(handles[name]).tobytes())

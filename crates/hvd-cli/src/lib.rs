@@ -10,8 +10,8 @@ mod check_build;
 mod config_file;
 mod debug;
 mod doctor;
-mod later;
 mod logging;
+mod not_yet;
 mod settings;
 mod typo;
 mod value;
@@ -130,7 +130,7 @@ fn describe(job: &hvd_launch::JobSpec) -> i32 {
 
 /// Help, which clap takes for an error too, or a mistake in the shape of the options.
 fn refuse(error: &clap::Error) -> i32 {
-    if let Some(text) = later::explain(error) {
+    if let Some(text) = not_yet::explain(error) {
         return complain("horovodrun", &text);
     }
     // Colours only on a terminal, help to stdout, errors to stderr: clap knows.

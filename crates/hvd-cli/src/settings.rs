@@ -18,7 +18,7 @@ use crate::{
     agent,
     args::{Args, Exports, HostArgs},
     config_file::ConfigFile,
-    later,
+    not_yet,
 };
 
 /// Exit status of a mistake in the options.
@@ -57,7 +57,7 @@ impl Settings {
         let texts: Vec<(String, String)> = inherited.iter().filter_map(texts).collect();
         let environment: Environment = texts.iter().cloned().collect();
         for (typed, option) in [(args.mpi, "--mpi"), (args.jsrun, "--jsrun")] {
-            ensure!(!typed, later::refusal(option));
+            ensure!(!typed, not_yet::refusal(option));
         }
         let hosts = hosts(&args.hosts)?;
         check_advertised(&args.hosts, &hosts)?;

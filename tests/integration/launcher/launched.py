@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARKER = "HVD_LAUNCHER_TEST"
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 OFFSPRING = """
 setsid bash -c 'trap "" TERM INT HUP; echo deep; while :; do sleep 1000; done' &
@@ -67,14 +67,14 @@ class Job:
 
     def wait_for(self, text: bytes, count: int = 1) -> None:
         """Reads stdout until a text has come so many times."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while self.output.count(text) < count:
             ready, _, _ = select.select([self.process.stdout], [], [], deadline - time.monotonic())
             chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
             assert chunk, f"{text!r} came {self.output.count(text)} times in {self.output!r}"
             self.output += chunk
 
-    def finish(self, seconds: float = PATIENCE) -> tuple[int, bytes, bytes]:
+    def finish(self, seconds: float = TIMEOUT) -> tuple[int, bytes, bytes]:
         """Waits for the end and returns exit code, stdout and stderr."""
         output, errors = self.process.communicate(timeout=seconds)
         return self.process.returncode, self.output + (output or b""), errors or b""

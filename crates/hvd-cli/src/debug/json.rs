@@ -3,36 +3,36 @@
 use std::{fmt::Write as _, time::Duration};
 
 use hvd_launch::debug::{
-    Answer, Standing,
+    JobStatus, RankState,
     snapshot::{OperationStatus, Origin, RankSnapshot, StackFrame, ThreadStack},
 };
 
 use super::table;
 
 /// The whole document.
-pub(super) fn document(answer: &Answer) -> String {
-    let description = &answer.description;
-    let ranks = (0..description.members.len()).map(|rank| member(answer, rank));
+pub(super) fn document(status: &JobStatus) -> String {
+    let description = &status.description;
+    let ranks = (0..description.ranks.len()).map(|rank| member(status, rank));
     let fields = [
         ("job", description.supervisor.to_string()),
         ("driver", description.driver.to_string()),
         ("age", seconds(description.age)),
         ("command", text(&description.command)),
-        ("answered", (!answer.reports.is_empty()).to_string()),
+        ("answered", (!status.reports.is_empty()).to_string()),
         ("ranks", array(ranks)),
     ];
     object(&fields) + "\n"
 }
 
-fn member(answer: &Answer, rank: usize) -> String {
-    let member = &answer.description.members[rank];
-    let heard = answer.reports.iter().find(|it| it.rank.index() == rank);
+fn member(status: &JobStatus, rank: usize) -> String {
+    let member = &status.description.ranks[rank];
+    let heard = status.reports.iter().find(|it| it.rank.index() == rank);
     let snapshot = heard.and_then(|report| report.snapshot.as_ref());
-    let state = match (snapshot, answer.standings.get(rank)) {
+    let state = match (snapshot, status.states.get(rank)) {
         (Some(snapshot), _) => table::activity(snapshot),
-        (None, Some(Standing::Ended)) => "ended",
-        (None, Some(Standing::Absent)) => "not initialized",
-        (None, Some(Standing::Present)) if answer.standings.contains(&Standing::Absent) => {
+        (None, Some(RankState::Ended)) => "ended",
+        (None, Some(RankState::Absent)) => "not initialized",
+        (None, Some(RankState::Present)) if status.states.contains(&RankState::Absent) => {
             "initializing"
         }
         (None, _) => "not answering",
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_document_names_every_rank() {
-        let document = document(&table::tests::answer());
+        let document = document(&table::tests::status());
         for part in [
             r#""job": 10"#,
             r#""state": "waiting", "current": {"tensor": "allreduce.x""#,

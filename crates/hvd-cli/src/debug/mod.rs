@@ -11,7 +11,7 @@ use std::{
 
 use clap::Parser;
 use hvd_launch::{
-    debug::{Caller, Description, find_jobs, unusable_places},
+    debug::{DebugClient, JobDescription, find_jobs, unusable_directories},
     printable,
 };
 
@@ -58,18 +58,18 @@ pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsS
         }
     };
     let jobs = find_jobs(environment);
-    let chosen = match choose(&jobs, args.job.as_deref(), Caller::description) {
+    let chosen = match choose(&jobs, args.job.as_deref(), DebugClient::description) {
         Ok(job) => job,
         Err((status, text)) if jobs.is_empty() => {
-            let problems = unusable_places(environment);
+            let problems = unusable_directories(environment);
             return complain(status, &(text + &not_looked_at(&problems)));
         }
         Err((status, text)) => return complain(status, &text),
     };
     match chosen.ask() {
-        Ok(answer) if args.json => show(&json::document(&answer)),
-        Ok(answer) if args.verbose => show(&printable(&table::in_full(&answer))),
-        Ok(answer) => show(&printable(&table::brief(&answer))),
+        Ok(status) if args.json => show(&json::document(&status)),
+        Ok(status) if args.verbose => show(&printable(&table::in_full(&status))),
+        Ok(status) => show(&printable(&table::brief(&status))),
         Err(error) => complain(FAILED, &format!("horovodrun: {error}\n")),
     }
 }
@@ -86,7 +86,7 @@ fn not_looked_at(problems: &[String]) -> String {
 fn choose<'a, T>(
     jobs: &'a [T],
     word: Option<&str>,
-    describe: impl Fn(&T) -> &Description,
+    describe: impl Fn(&T) -> &JobDescription,
 ) -> Result<&'a T, (i32, String)> {
     let meant = |job: &&T| word.is_none_or(|word| describe(job).is_meant_by(word));
     let candidates: Vec<&T> = jobs.iter().filter(meant).collect();
@@ -129,24 +129,24 @@ mod tests {
     use std::time::Duration;
 
     use clap::CommandFactory;
-    use hvd_launch::debug::Member;
+    use hvd_launch::debug::JobRank;
 
     use super::*;
 
-    fn job(supervisor: i32, command: &str) -> Description {
-        Description {
+    fn job(supervisor: i32, command: &str) -> JobDescription {
+        JobDescription {
             supervisor,
             driver: supervisor + 1,
             age: Duration::from_secs(75),
             command: command.to_owned(),
-            members: vec![Member {
+            ranks: vec![JobRank {
                 pid: supervisor + 2,
                 host: "h".to_owned(),
             }],
         }
     }
 
-    fn chosen(jobs: &[Description], word: Option<&str>) -> Result<i32, (i32, String)> {
+    fn chosen(jobs: &[JobDescription], word: Option<&str>) -> Result<i32, (i32, String)> {
         choose(jobs, word, |job| job).map(|job| job.supervisor)
     }
 

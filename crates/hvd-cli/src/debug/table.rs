@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use hvd_launch::debug::{
-    Answer, Description, Standing,
+    JobDescription, JobStatus, RankState,
     snapshot::{OperationState, OperationStatus, RankSnapshot},
 };
 
@@ -22,10 +22,10 @@ const TITLES: [&str; 8] = [
 ];
 
 /// The running jobs, one line each.
-pub(super) fn jobs<'a>(jobs: impl Iterator<Item = &'a Description>) -> String {
+pub(super) fn jobs<'a>(jobs: impl Iterator<Item = &'a JobDescription>) -> String {
     let mut text = format!("{:>8}  {:>8}  {:>5}  COMMAND\n", "PID", "AGE", "RANKS");
     for job in jobs {
-        let (pid, age, ranks) = (job.supervisor, seconds(job.age), job.members.len());
+        let (pid, age, ranks) = (job.supervisor, seconds(job.age), job.ranks.len());
         let _ = writeln!(
             text,
             "{pid:>8}  {age:>8}  {ranks:>5}  {}",
@@ -36,9 +36,9 @@ pub(super) fn jobs<'a>(jobs: impl Iterator<Item = &'a Description>) -> String {
 }
 
 /// One line per rank.
-pub(super) fn brief(answer: &Answer) -> String {
-    let mut text = heading(&answer.description);
-    let rows = (0..answer.description.members.len()).map(|rank| row(answer, rank));
+pub(super) fn brief(status: &JobStatus) -> String {
+    let mut text = heading(&status.description);
+    let rows = (0..status.description.ranks.len()).map(|rank| row(status, rank));
     let rows: Vec<Row> = std::iter::once(TITLES.map(str::to_owned))
         .chain(rows)
         .collect();
@@ -50,13 +50,13 @@ pub(super) fn brief(answer: &Answer) -> String {
         }
         let _ = writeln!(text, "{}", row[7]);
     }
-    text + &remark(answer)
+    text + &remark(status)
 }
 
 /// The table, then each rank's last operations and stacks.
-pub(super) fn in_full(answer: &Answer) -> String {
-    let mut text = brief(answer);
-    for report in &answer.reports {
+pub(super) fn in_full(status: &JobStatus) -> String {
+    let mut text = brief(status);
+    for report in &status.reports {
         let Some(snapshot) = &report.snapshot else {
             continue;
         };
@@ -86,41 +86,41 @@ fn stacks(text: &mut String, snapshot: &RankSnapshot) {
     }
 }
 
-fn heading(description: &Description) -> String {
-    let Description {
+fn heading(description: &JobDescription) -> String {
+    let JobDescription {
         supervisor,
         age,
         command,
-        members,
+        ranks,
         ..
     } = description;
-    let ranks = members.len();
+    let ranks = ranks.len();
     let noun = if ranks == 1 { "rank" } else { "ranks" };
     let (age, command) = (seconds(*age), one_line(command));
     format!("job {supervisor}: {ranks} {noun}, running for {age}: {command}\n\n")
 }
 
 /// What the table leaves open.
-fn remark(answer: &Answer) -> String {
-    let waiting = answer.standings.contains(&Standing::Absent);
-    if !answer.reports.is_empty() || waiting || answer.standings.is_empty() {
+fn remark(status: &JobStatus) -> String {
+    let waiting = status.states.contains(&RankState::Absent);
+    if !status.reports.is_empty() || waiting || status.states.is_empty() {
         return String::new();
     }
-    if answer.standings[0] == Standing::Ended {
-        return "\nrank 0, which collects the answers, has exited\n".to_owned();
+    if status.states[0] == RankState::Ended {
+        return "\nrank 0, which asks the others, has ended\n".to_owned();
     }
     "\nrank 0, which collects the answers, did not answer within 5 s: is it suspended, or past \
      hvd.shutdown()?\n"
         .to_owned()
 }
 
-fn row(answer: &Answer, rank: usize) -> Row {
-    let member = &answer.description.members[rank];
-    let heard = answer.reports.iter().find(|it| it.rank.index() == rank);
+fn row(status: &JobStatus, rank: usize) -> Row {
+    let member = &status.description.ranks[rank];
+    let heard = status.reports.iter().find(|it| it.rank.index() == rank);
     let snapshot = heard.and_then(|report| report.snapshot.as_ref());
     let [state, operation, since, tensor, python] = match snapshot {
         Some(snapshot) => cells(snapshot),
-        None => [state_unheard(answer, rank), dash(), dash(), dash(), dash()],
+        None => [state_unheard(status, rank), dash(), dash(), dash(), dash()],
     };
     let (host, pid) = (member.host.clone(), member.pid.to_string());
     [
@@ -139,11 +139,11 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-fn state_unheard(answer: &Answer, rank: usize) -> String {
-    let text = match answer.standings.get(rank) {
-        Some(Standing::Ended) => "ended",
-        Some(Standing::Absent) => "has not called hvd.init()",
-        Some(Standing::Present) if answer.standings.contains(&Standing::Absent) => {
+fn state_unheard(status: &JobStatus, rank: usize) -> String {
+    let text = match status.states.get(rank) {
+        Some(RankState::Ended) => "ended",
+        Some(RankState::Absent) => "has not called hvd.init()",
+        Some(RankState::Present) if status.states.contains(&RankState::Absent) => {
             "in hvd.init(), waiting for others"
         }
         _ => "not answering",

@@ -10,7 +10,7 @@ use std::{fmt::Write as _, time::Duration};
 
 /// One running job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Description {
+pub struct JobDescription {
     /// The process the user started.
     pub supervisor: i32,
     /// The process that does the launcher's work.
@@ -20,33 +20,33 @@ pub struct Description {
     /// The command of every rank, as one line.
     pub command: String,
     /// The ranks, in their order.
-    pub members: Vec<Member>,
+    pub ranks: Vec<JobRank>,
 }
 
 /// One rank, as the launcher knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct JobRank {
     /// Its process.
     pub pid: i32,
     /// Where it runs.
     pub host: String,
 }
 
-impl Description {
+impl JobDescription {
     pub(super) fn to_text(&self) -> String {
         let Self {
             supervisor,
             driver,
             age,
             command,
-            members,
+            ranks,
         } = self;
         let mut text = format!(
             "{supervisor} {driver} {} {}\n",
             age.as_millis(),
-            members.len()
+            ranks.len()
         );
-        for Member { pid, host } in members {
+        for JobRank { pid, host } in ranks {
             let _ = writeln!(text, "{pid} {host}");
         }
         text + command
@@ -60,11 +60,11 @@ impl Description {
         let driver = numbers.next()?.parse().ok()?;
         let age = Duration::from_millis(numbers.next()?.parse().ok()?);
         let count: usize = numbers.next()?.parse().ok()?;
-        let mut members = Vec::new();
+        let mut ranks = Vec::new();
         for _ in 0..count {
             let (line, after) = rest.split_once('\n')?;
             let (pid, host) = line.split_once(' ')?;
-            members.push(Member {
+            ranks.push(JobRank {
                 pid: pid.parse().ok()?,
                 host: host.to_owned(),
             });
@@ -75,7 +75,7 @@ impl Description {
             driver,
             age,
             command: rest.to_owned(),
-            members,
+            ranks,
         })
     }
 
@@ -84,7 +84,7 @@ impl Description {
     pub fn is_meant_by(&self, word: &str) -> bool {
         match word.parse::<i32>() {
             Ok(pid) => {
-                let ranks = self.members.iter().map(|member| member.pid);
+                let ranks = self.ranks.iter().map(|member| member.pid);
                 [self.supervisor, self.driver]
                     .into_iter()
                     .chain(ranks)
@@ -101,17 +101,17 @@ mod tests {
 
     use super::*;
 
-    fn description() -> Description {
-        let member = |pid| Member {
+    fn description() -> JobDescription {
+        let member = |pid| JobRank {
             pid,
             host: "localhost".to_owned(),
         };
-        Description {
+        JobDescription {
             supervisor: 10,
             driver: 11,
             age: Duration::from_millis(1500),
             command: "python train.py\n--epochs 3".to_owned(),
-            members: vec![member(12), member(13)],
+            ranks: vec![member(12), member(13)],
         }
     }
 
@@ -119,7 +119,7 @@ mod tests {
     fn a_description_comes_back() {
         let description = description();
         assert_eq!(
-            Description::from_text(&description.to_text()),
+            JobDescription::from_text(&description.to_text()),
             Some(description)
         );
     }
@@ -138,8 +138,8 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_never_panics(text: String) {
-            let _ = Description::from_text(&text);
-            let _ = Description::from_text(&format!("1 2 3 99999999999\n{text}"));
+            let _ = JobDescription::from_text(&text);
+            let _ = JobDescription::from_text(&format!("1 2 3 99999999999\n{text}"));
         }
     }
 }

@@ -11,14 +11,14 @@ mod responder;
 mod roster;
 mod socket_dir;
 
-pub use client::{Answer, Caller, find_jobs, unusable_places};
-pub use description::{Description, Member};
+pub use client::{DebugClient, JobStatus, find_jobs, unusable_directories};
+pub use description::{JobDescription, JobRank};
 pub use hvd_wire::snapshot;
-pub(crate) use responder::{Post, remove_post};
+pub(crate) use responder::{DebugEndpoint, remove_endpoint};
+pub use roster::RankState;
 pub(crate) use roster::Roster;
-pub use roster::Standing;
 
 /// One byte of a caller: who are you?
 const DESCRIBE: u8 = b'd';
 /// One byte of a caller: how do you stand?
-const ASK: u8 = b'a';
+const STATUS: u8 = b'a';

@@ -6,10 +6,10 @@
 //! driver   frame: description | after 'a': frame: a letter per rank | frame: reports
 //! ```
 //!
-//! * POST-1 only the same user and root are answered.
-//! * POST-2 the socket is removed when the job ends: by the driver, or by the supervisor if the driver was
+//! * DEBUG-1 only the same user and root are answered.
+//! * DEBUG-2 the socket is removed when the job ends: by the driver, or by the supervisor if the driver was
 //!   killed. What is left if both were is removed by whoever looks for jobs.
-//! * POST-3 at most 256 callers are heard at once, each has five seconds to ask, and a process that has
+//! * DEBUG-3 at most 256 clients are served at once, each has five seconds to ask, and a process that has
 //!   no more files goes on listening.
 
 use std::{
@@ -34,9 +34,9 @@ use tokio::{
 };
 
 use super::{
-    ASK, DESCRIBE,
-    description::Description,
-    roster::{Roster, Standing},
+    DESCRIBE, STATUS,
+    description::JobDescription,
+    roster::{RankState, Roster},
     socket_dir,
 };
 use crate::spec::JobSpec;
@@ -48,24 +48,24 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 const QUESTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// How many may ask at once.
-const CALLERS: usize = 256;
+const MAX_CLIENTS: usize = 256;
 
 /// How long to wait when the process has no more files, before the next try.
-const SHORTAGE: Duration = Duration::from_millis(100);
+const SHORTAGE_DELAY: Duration = Duration::from_millis(100);
 
 /// How long a whole conversation may take.
-const CALL_LIMIT: Duration = Duration::from_secs(10);
+const CONVERSATION_LIMIT: Duration = Duration::from_secs(10);
 
 /// A job that can be asked, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct DebugEndpoint {
     path: PathBuf,
     task: AbortHandle,
 }
 
 /// What is needed for answers.
 #[derive(Debug)]
-struct Clerk {
+struct DebugResponder {
     supervisor: i32,
     command: String,
     began: Instant,
@@ -74,13 +74,13 @@ struct Clerk {
     last_question: AtomicU64,
 }
 
-impl Post {
+impl DebugEndpoint {
     /// Listens from now on. Must be called by the driver, whose parent is the supervisor.
     pub(crate) fn open(spec: &JobSpec, roster: Roster, store: MemoryStore) -> Option<Self> {
         let supervisor = getppid()?.as_raw_pid();
-        let places = socket_dir::directories(&spec.inherited);
-        let (listener, path) = open_first(&places, supervisor)?;
-        let clerk = Arc::new(Clerk {
+        let directories = socket_dir::directories(&spec.inherited);
+        let (listener, path) = open_first(&directories, supervisor)?;
+        let responder = Arc::new(DebugResponder {
             supervisor,
             command: spec.command.join(" "),
             began: Instant::now(),
@@ -88,12 +88,12 @@ impl Post {
             store,
             last_question: AtomicU64::new(0),
         });
-        let task = tokio::spawn(serve(listener, clerk)).abort_handle();
+        let task = tokio::spawn(serve(listener, responder)).abort_handle();
         Some(Self { path, task })
     }
 }
 
-impl Drop for Post {
+impl Drop for DebugEndpoint {
     fn drop(&mut self) {
         self.task.abort();
         let _ = fs::remove_file(&self.path);
@@ -101,9 +101,9 @@ impl Drop for Post {
 }
 
 /// Listens in the first directory in which that works; warns if there is none.
-fn open_first(places: &[PathBuf], supervisor: i32) -> Option<(UnixListener, PathBuf)> {
+fn open_first(directories: &[PathBuf], supervisor: i32) -> Option<(UnixListener, PathBuf)> {
     let mut problems = Vec::new();
-    for directory in places {
+    for directory in directories {
         let path = socket_dir::socket(directory, supervisor);
         match socket_dir::prepare(directory).and_then(|()| listen(&path)) {
             Ok(listener) => return Some((listener, path)),
@@ -119,7 +119,7 @@ fn open_first(places: &[PathBuf], supervisor: i32) -> Option<(UnixListener, Path
 }
 
 /// Removes the socket of the job that `supervisor` kept.
-pub(crate) fn remove_post(spec: &JobSpec, supervisor: i32) {
+pub(crate) fn remove_endpoint(spec: &JobSpec, supervisor: i32) {
     for directory in socket_dir::directories(&spec.inherited) {
         if socket_dir::check(&directory).is_ok() {
             let _ = fs::remove_file(socket_dir::socket(&directory, supervisor));
@@ -133,19 +133,19 @@ fn listen(path: &PathBuf) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-async fn serve(listener: UnixListener, clerk: Arc<Clerk>) {
-    let callers = Arc::new(Semaphore::new(CALLERS));
+async fn serve(listener: UnixListener, responder: Arc<DebugResponder>) {
+    let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         // The one who would be too many waits in the kernel.
-        let Ok(place) = Arc::clone(&callers).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
             return;
         };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
-            // POST-3
+            // DEBUG-3
             Err(error) if is_shortage(&error) => {
                 tracing::warn!(%error, "`horovodrun debug` has to wait");
-                sleep(SHORTAGE).await;
+                sleep(SHORTAGE_DELAY).await;
                 continue;
             }
             Err(error) => {
@@ -153,10 +153,10 @@ async fn serve(listener: UnixListener, clerk: Arc<Clerk>) {
                 continue;
             }
         };
-        let clerk = Arc::clone(&clerk);
+        let responder = Arc::clone(&responder);
         tokio::spawn(async move {
-            let _place = place;
-            match timeout(CALL_LIMIT, clerk.answer(stream)).await {
+            let _permit = permit;
+            match timeout(CONVERSATION_LIMIT, responder.respond(stream)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a question was not answered"),
                 Err(_) => tracing::debug!("a question was not answered in time"),
@@ -165,10 +165,10 @@ async fn serve(listener: UnixListener, clerk: Arc<Clerk>) {
     }
 }
 
-impl Clerk {
-    async fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
-        let asker = stream.peer_cred()?.uid();
-        if asker != getuid().as_raw() && asker != 0 {
+impl DebugResponder {
+    async fn respond(&self, mut stream: UnixStream) -> io::Result<()> {
+        let user = stream.peer_cred()?.uid();
+        if user != getuid().as_raw() && user != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let mut reply = Vec::new();
@@ -176,45 +176,45 @@ impl Clerk {
         put(&mut reply, self.description().to_text().as_bytes())?;
         match question {
             DESCRIBE => {}
-            ASK => {
-                let standings = self.standings();
-                let letters: String = standings.iter().map(|it| it.letter()).collect();
+            STATUS => {
+                let states = self.states();
+                let letters: String = states.iter().map(|it| it.letter()).collect();
                 put(&mut reply, letters.as_bytes())?;
-                put(&mut reply, &self.reports(&standings).await)?;
+                put(&mut reply, &self.reports(&states).await)?;
             }
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
         stream.write_all(&reply).await
     }
 
-    fn description(&self) -> Description {
-        Description {
+    fn description(&self) -> JobDescription {
+        JobDescription {
             supervisor: self.supervisor,
             driver: getpid().as_raw_pid(),
             age: self.began.elapsed(),
             command: self.command.clone(),
-            members: self.roster.members(),
+            ranks: self.roster.ranks(),
         }
     }
 
-    fn standings(&self) -> Vec<Standing> {
+    fn states(&self) -> Vec<RankState> {
         let ends = self.roster.ends().into_iter().enumerate();
         ends.map(|(index, ended)| {
             if ended {
-                Standing::Ended
+                RankState::Ended
             } else if status_query::has_arrived(&mut self.store.clone(), Rank::from_index(index)) {
-                Standing::Present
+                RankState::Present
             } else {
-                Standing::Absent
+                RankState::Absent
             }
         })
         .collect()
     }
 
     /// What the ranks say; nothing if rank 0 cannot or does not answer.
-    async fn reports(&self, standings: &[Standing]) -> Vec<u8> {
-        let complete = !standings.contains(&Standing::Absent);
-        if !complete || standings.first() != Some(&Standing::Present) {
+    async fn reports(&self, states: &[RankState]) -> Vec<u8> {
+        let complete = !states.contains(&RankState::Absent);
+        if !complete || states.first() != Some(&RankState::Present) {
             return Vec::new();
         }
         let number = self.last_question.fetch_add(1, Ordering::Relaxed) + 1;

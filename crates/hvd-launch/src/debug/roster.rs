@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hvd_types::{Placement, Rank};
 
-use super::description::Member;
+use super::description::JobRank;
 
 /// How a rank stands as far as the driver can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum RankState {
     /// Its process has ended.
     Ended,
     /// It has not called `hvd.init()`.
@@ -17,7 +17,7 @@ pub enum Standing {
     Present,
 }
 
-impl Standing {
+impl RankState {
     const ALL: [Self; 3] = [Self::Ended, Self::Absent, Self::Present];
 
     /// The letter that stands for it.
@@ -36,19 +36,19 @@ impl Standing {
 
 /// The ranks of a job; clones share one state.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Roster(Arc<Mutex<Vec<Entry>>>);
+pub(crate) struct Roster(Arc<Mutex<Vec<RosterEntry>>>);
 
 #[derive(Debug, Clone)]
-struct Entry {
-    member: Member,
+struct RosterEntry {
+    member: JobRank,
     ended: bool,
 }
 
 impl Roster {
     /// A rank was started; in the order of ranks.
     pub(crate) fn started(&self, placement: &Placement, pid: i32) {
-        self.lock().push(Entry {
-            member: Member {
+        self.lock().push(RosterEntry {
+            member: JobRank {
                 pid,
                 host: placement.hostname.clone(),
             },
@@ -63,7 +63,7 @@ impl Roster {
         }
     }
 
-    pub(super) fn members(&self) -> Vec<Member> {
+    pub(super) fn ranks(&self) -> Vec<JobRank> {
         self.lock().iter().map(|it| it.member.clone()).collect()
     }
 
@@ -72,7 +72,7 @@ impl Roster {
         self.lock().iter().map(|entry| entry.ended).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<RosterEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -159,14 +159,14 @@ mod tests {
     #[test]
     fn sockets_are_found_by_name() {
         let scratch = tempfile::tempdir().unwrap();
-        let place = scratch.path().join("jobs");
-        prepare(&place).unwrap();
+        let directory = scratch.path().join("jobs");
+        prepare(&directory).unwrap();
         for name in ["12.sock", "x.sock", "12.txt", "-1.sock"] {
-            fs::write(place.join(name), "").unwrap();
+            fs::write(directory.join(name), "").unwrap();
         }
-        assert_eq!(sockets(&place), [socket(&place, 12)]);
-        fs::set_permissions(&place, PermissionsExt::from_mode(0o755)).unwrap();
-        assert_eq!(sockets(&place), Vec::<PathBuf>::new());
+        assert_eq!(sockets(&directory), [socket(&directory, 12)]);
+        fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
+        assert_eq!(sockets(&directory), Vec::<PathBuf>::new());
     }
 
     #[test]

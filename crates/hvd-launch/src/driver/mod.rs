@@ -34,7 +34,7 @@ use self::{
     job::{JobRanks, OutputStreams, RunningJob},
 };
 use crate::{
-    debug::{Post, Roster},
+    debug::{DebugEndpoint, Roster},
     error::{Error, Result},
     messages,
     output::{ConsoleThread, OutputFiles, Written},
@@ -74,9 +74,9 @@ pub(crate) async fn run(
             return stop.into_result();
         }
     };
-    let post = Post::open(spec, job.roster(), server.store());
+    let debug_endpoint = DebugEndpoint::open(spec, job.roster(), server.store());
     job.run(interrupts, &console_thread, &server).await;
-    drop(post);
+    drop(debug_endpoint);
     let cause = job.cause();
     let report = job.report(console_thread, results, &server);
     if matches!(cause, EndCause::Interrupted(_) | EndCause::ReaderGone) {

@@ -22,7 +22,7 @@ pub(crate) use self::{
     extra::{Extra, thorough},
     files::{Content, Program, Script, WorkingDirectory},
     imports::Module,
-    machine::{Container, DiskSpace, HostMemory, ResourceLimits},
+    machine::{Container, DiskSpace, MachineMemory, ResourceLimits},
 };
 use super::interfaces::{Interface, interfaces};
 
@@ -81,7 +81,7 @@ pub(crate) struct HostFacts {
     /// Processors a rank may use here: what affinity and quota leave.
     pub(crate) cpus: usize,
     pub(crate) cpu_model: Option<String>,
-    pub(crate) memory: Option<HostMemory>,
+    pub(crate) memory: Option<MachineMemory>,
     /// The file system of `/dev/shm`.
     pub(crate) shared_memory: Option<DiskSpace>,
     pub(crate) limits: ResourceLimits,

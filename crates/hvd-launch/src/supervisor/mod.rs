@@ -60,7 +60,7 @@ pub fn launch(spec: &JobSpec) -> i32 {
         },
     );
     // A driver that was killed could not do it.
-    debug::remove_post(spec, getpid().as_raw_pid());
+    debug::remove_endpoint(spec, getpid().as_raw_pid());
     status
 }
 

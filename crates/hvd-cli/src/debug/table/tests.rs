@@ -1,27 +1,27 @@
 //! Tables word for word.
 
 use hvd_launch::debug::{
-    Member,
+    JobRank,
     snapshot::{Origin, RankReport, StackFrame, ThreadStack},
 };
 use hvd_types::{OpKind, ProcessSetId, Rank};
 
 use super::*;
 
-pub(crate) fn answer() -> Answer {
-    let member = |pid| Member {
+pub(crate) fn status() -> JobStatus {
+    let member = |pid| JobRank {
         pid,
         host: "localhost".to_owned(),
     };
-    Answer {
-        description: Description {
+    JobStatus {
+        description: JobDescription {
             supervisor: 10,
             driver: 11,
             age: Duration::from_millis(12_300),
             command: "python train.py".to_owned(),
-            members: vec![member(12), member(13), member(14)],
+            ranks: vec![member(12), member(13), member(14)],
         },
-        standings: vec![Standing::Present; 3],
+        states: vec![RankState::Present; 3],
         reports: vec![
             report(
                 0,
@@ -67,7 +67,7 @@ fn report(rank: u32, told: Option<(&str, OperationState, u64)>) -> RankReport {
 
 #[test]
 fn a_table_has_one_line_per_rank() {
-    let lines: Vec<String> = brief(&answer()).lines().map(str::to_owned).collect();
+    let lines: Vec<String> = brief(&status()).lines().map(str::to_owned).collect();
     assert_eq!(
         lines[0],
         "job 10: 3 ranks, running for 12.3 s: python train.py"
@@ -116,7 +116,7 @@ fn a_table_has_one_line_per_rank() {
 
 #[test]
 fn the_full_account_has_operations_and_stacks() {
-    let text = in_full(&answer());
+    let text = in_full(&status());
     assert!(
         text.contains("rank 0 on localhost, its last operations:"),
         "{text}"
@@ -130,10 +130,10 @@ fn the_full_account_has_operations_and_stacks() {
 
 #[test]
 fn what_is_not_known_is_said() {
-    let mut silent = answer();
+    let mut silent = status();
     silent.reports.clear();
     assert!(brief(&silent).contains("rank 0, which collects the answers, did not answer"));
-    silent.standings = vec![Standing::Present, Standing::Absent, Standing::Ended];
+    silent.states = vec![RankState::Present, RankState::Absent, RankState::Ended];
     let text = brief(&silent);
     assert!(text.contains("in hvd.init(), waiting for others"), "{text}");
     assert!(text.contains("has not called hvd.init()"), "{text}");

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 /// Main memory in bytes, as far as the container may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct HostMemory {
+pub(crate) struct MachineMemory {
     pub(crate) total: u64,
     pub(crate) available: u64,
 }
@@ -108,7 +108,7 @@ fn model_in(cpuinfo: &str) -> Option<String> {
     models.next().map(|(_, model)| model.trim().to_owned())
 }
 
-pub(super) fn memory() -> Option<HostMemory> {
+pub(super) fn memory() -> Option<MachineMemory> {
     let machine = memory_in(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let limit = number("/sys/fs/cgroup/memory.max");
@@ -116,25 +116,25 @@ pub(super) fn memory() -> Option<HostMemory> {
     Some(within(machine, limit, used))
 }
 
-fn memory_in(meminfo: &str) -> Option<HostMemory> {
+fn memory_in(meminfo: &str) -> Option<MachineMemory> {
     let kilobytes = |wanted: &str| {
         let mut fields = meminfo.lines().filter_map(|line| line.split_once(':'));
         let (_, value) = fields.find(|(name, _)| *name == wanted)?;
         value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    Some(HostMemory {
+    Some(MachineMemory {
         total: kilobytes("MemTotal")? * 1024,
         available: kilobytes("MemAvailable")? * 1024,
     })
 }
 
 /// A container sees the memory of the whole machine and dies at its own limit.
-fn within(machine: HostMemory, limit: Option<u64>, used: Option<u64>) -> HostMemory {
+fn within(machine: MachineMemory, limit: Option<u64>, used: Option<u64>) -> MachineMemory {
     let Some(limit) = limit else {
         return machine;
     };
     let left = limit.saturating_sub(used.unwrap_or(0));
-    HostMemory {
+    MachineMemory {
         total: machine.total.min(limit),
         available: machine.available.min(left),
     }
@@ -235,12 +235,12 @@ mod tests {
 
     #[test]
     fn memory_ends_at_the_containers_limit() {
-        let machine = HostMemory {
+        let machine = MachineMemory {
             total: 100,
             available: 80,
         };
         assert_eq!(within(machine, None, Some(1)), machine);
-        let expected = HostMemory {
+        let expected = MachineMemory {
             total: 50,
             available: 20,
         };

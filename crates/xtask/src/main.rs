@@ -1,13 +1,17 @@
 //! Chores of the repository. `cargo xtask tidy` checks the rules of the house that neither the
 //! compiler nor the linters check: who may depend on whom, how long a file may be, that every file
-//! says what it is, that generated pages are up to date. `cargo xtask docs` writes those pages.
+//! says what it is, that names are the field's and unique, that generated pages are up to date. `cargo xtask docs` writes those pages.
 
 #![forbid(unsafe_code)]
 
 mod dependencies;
 mod files;
+mod glossary;
 mod python;
+mod retired_words;
 mod settings_page;
+mod text_files;
+mod type_names;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,6 +40,9 @@ fn tidy(root: &Path) -> anyhow::Result<Vec<String>> {
     broken.extend(files::check(root)?);
     broken.extend(python::check(root)?);
     broken.extend(settings_page::check(root));
+    broken.extend(retired_words::check(root)?);
+    broken.extend(type_names::check(root)?);
+    broken.extend(glossary::check(root)?);
     Ok(broken)
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn run(program: &str, words: &[String], python: &Python<'_>) -> i32 {
 mod tests {
     use super::*;
 
-    fn status(words: &[&str], answer: Result<WrittenWheel, String>) -> i32 {
+    fn status(words: &[&str], answer: &Result<WrittenWheel, String>) -> i32 {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let python = Python {
             interpreter: "python3",
@@ -79,10 +79,10 @@ mod tests {
             path: "out/horovod.whl".to_owned(),
             to_install: "scp".to_owned(),
         };
-        assert_eq!(status(&["out"], Ok(wheel)), 0);
-        assert_eq!(status(&["out"], Err("changed".to_owned())), UNWRITTEN);
-        assert_eq!(status(&[], Err(String::new())), 2);
-        assert_eq!(status(&["out", "more"], Err(String::new())), 2);
+        assert_eq!(status(&["out"], &Ok(wheel)), 0);
+        assert_eq!(status(&["out"], &Err("changed".to_owned())), UNWRITTEN);
+        assert_eq!(status(&[], &Err(String::new())), 2);
+        assert_eq!(status(&["out", "more"], &Err(String::new())), 2);
     }
 
     #[test]

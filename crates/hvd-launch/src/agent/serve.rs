@@ -170,7 +170,7 @@ impl Agent {
             }
             AgentOrder::Probe(targets) => {
                 let on_result = move |target, result| {
-                    outgoing.send_message(&AgentNotice::Probed { target, result })
+                    outgoing.send_message(&AgentNotice::Probed { target, result });
                 };
                 return measure::probe_all(targets, &self.secrets.key, on_result);
             }

@@ -73,6 +73,6 @@ pub(crate) fn look(
     on_result: impl FnOnce(Extra) + Send + 'static,
 ) {
     spawn_detached("hvd-look", move || {
-        on_result(thorough(&question, &reaped_by))
+        on_result(thorough(&question, &reaped_by));
     });
 }

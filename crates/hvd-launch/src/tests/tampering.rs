@@ -23,7 +23,7 @@ async fn talk(mut link: TestLink) -> Loss {
         link.outgoing().send_message(&format!("order {round}"));
         match timeout(LONG, link.next_event()).await.unwrap() {
             LinkEvent::Message(text) => {
-                assert_eq!(text, format!("order {round}"), "a changed order")
+                assert_eq!(text, format!("order {round}"), "a changed order");
             }
             LinkEvent::ChannelOpened(..) => panic!("a channel that was not opened"),
             LinkEvent::Lost(loss) => return loss,

@@ -1,5 +1,5 @@
-//! Options of Horovod that this version does not have yet. Whoever types one is told so, instead of
-//! being told that there is no such thing.
+//! Options of Horovod that this version does not have yet. The error says so, instead of
+//! calling the option unknown.
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 

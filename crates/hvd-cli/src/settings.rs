@@ -27,7 +27,7 @@ pub(crate) const USAGE: i32 = 2;
 /// Budget of a start if nothing else is said.
 const START_TIMEOUT: u32 = 30;
 
-/// Most that one ssh may take to connect. A host that is off is told of within ten seconds.
+/// Most that one ssh may take to connect. A host that is off is reported within ten seconds.
 const SSH_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Everything that was decided.
@@ -296,7 +296,7 @@ pub(crate) fn start_timeout(args: &HostArgs, environment: &Environment) -> Resul
     Ok(Duration::from_secs(seconds.into()))
 }
 
-/// What the workers are told, else what they inherit, else what `--verbose` suggests.
+/// What options set for the workers, else what they inherit, else what `--verbose` suggests.
 fn log_level(args: &Args, exports: &Exports, environment: &Environment) -> String {
     let exported = exports
         .iter()

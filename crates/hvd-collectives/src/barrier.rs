@@ -1,4 +1,4 @@
-//! Nobody leaves before everybody has entered.
+//! No member leaves before all have entered.
 //!
 //! Dissemination: in round k member i sends one byte to i + 2^k and waits for one from i - 2^k.
 //! After ceil(log2(n)) rounds each member has heard, directly or through others, of all. Each

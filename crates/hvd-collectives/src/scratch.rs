@@ -25,7 +25,7 @@ impl Scratch {
     pub fn bytes(&mut self, length: usize) -> &mut [u8] {
         if !self.holds(length) {
             let needed = length.saturating_add(ALIGNMENT - 1);
-            // Nobody needs the old contents, so they are not carried over.
+            // The old contents are not needed, so they are not carried over.
             self.bytes = Vec::new();
             self.bytes.resize(needed, 0);
         }

@@ -2,10 +2,10 @@
 //! made of. With n members and S bytes:
 //!
 //! - All-gather: every member copies its block into its slots, chunk by chunk, and the others'
-//!   blocks out of theirs. Everybody writes its block and reads S. A broadcast is an all-gather in
-//!   which only the root has something to give.
+//!   blocks out of theirs. Every member writes its block and reads S. A broadcast is an all-gather
+//!   in which only the root has something to give.
 //! - Reduce-scatter: every member copies the blocks of the others into its slots and reduces what
-//!   they have there of its own block. Everybody writes and reads S (n - 1) / n.
+//!   they have there of its own block. Every member writes and reads S (n - 1) / n.
 //!
 //! Chunks of all blocks take turns, one chunk of each at a time, and a member shows its next one
 //! before it looks at the others' last.
@@ -21,8 +21,8 @@ use crate::{Combine, Communicator, Result, TensorMemory};
 /// The least that is worth a turn: a cache line, and a multiple of every element.
 const GRAIN: usize = 64;
 
-/// Copies every block of `buffer`, of which the caller's own is in its place, to all members; false,
-/// and nothing is done, if these do not see the same memory.
+/// Copies every block of `buffer`, of which the caller's own is in its place, to all members;
+/// false, and nothing is done, if these do not see the same memory.
 pub(crate) fn gather(
     comm: &mut Communicator<'_>,
     layout: impl Blocks,

@@ -226,7 +226,7 @@ pub enum Error {
         /// The rank.
         rank: Rank,
     },
-    /// The results could not be handed to whoever started the job.
+    /// The results could not be handed to the caller.
     #[error("cannot hand over the results on file descriptor {fd}: {source}")]
     Results {
         /// Number of the descriptor.
@@ -234,7 +234,7 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// A running job did not tell how it stands.
+    /// A running job did not answer a status query.
     #[error("the job of process {supervisor} does not answer: {source}; has it just ended?")]
     NoAnswer {
         /// Its `horovodrun`.

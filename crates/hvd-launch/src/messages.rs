@@ -29,7 +29,7 @@ pub(crate) fn outcome(outcome: ProcessExit) -> String {
     }
 }
 
-/// What ranks that wait for another one are told of its end, after its number.
+/// What ranks that wait for another one report of its end, after its number.
 pub(crate) fn how_ended(placement: &Placement, outcome_of: ProcessExit) -> String {
     format!("on host `{}` {}", placement.hostname, outcome(outcome_of))
 }
@@ -113,7 +113,7 @@ pub(crate) fn ending_after_loss(host: &str, why: &str) -> String {
     format!("host {host} was lost: {why}; ending the other ranks")
 }
 
-/// Why a host is lost whose agent was told to end.
+/// Why a host is lost whose agent was ended by a signal.
 pub(crate) fn agent_ended(signal: i32) -> String {
     format!(
         "its agent was ended by signal {signal} ({}), by somebody or with its ssh session",

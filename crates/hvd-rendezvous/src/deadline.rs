@@ -16,13 +16,13 @@ pub fn after(timeout: Duration) -> Instant {
     Instant::now() + timeout.min(FOREVER)
 }
 
-/// A socket that can be told how long one read or write may take.
+/// A socket that takes a timeout for one read or write.
 pub trait Socket {
     /// Bounds each later read.
     fn limit_read(&self, timeout: Option<Duration>) -> io::Result<()>;
     /// Bounds each later write.
     fn limit_write(&self, timeout: Option<Duration>) -> io::Result<()>;
-    /// Ends the connection in both directions, waking whoever reads from it.
+    /// Ends the connection in both directions, waking a thread that reads from it.
     fn hang_up(&self);
 }
 
@@ -102,7 +102,7 @@ where
     }
 }
 
-/// The system reports an expired socket timeout as "would block", which tells nobody anything.
+/// The system reports an expired socket timeout as "would block", which explains nothing.
 fn name_timeout(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "timed out"),

@@ -105,7 +105,7 @@ pub enum Error {
     /// There is no launcher, and hence no store.
     #[error("this process was not started by horovodrun, so the job has no key-value store")]
     NoStore,
-    /// Nobody put a value in time.
+    /// No value was put in time.
     #[error("no value for `{key}` came within {seconds} s")]
     TimedOut {
         /// What was waited for.
@@ -136,7 +136,7 @@ pub enum Error {
         /// Where it runs and why, as the rest of a sentence.
         reason: String,
     },
-    /// The process of a rank has ended, so that nobody need wait for it.
+    /// The process of a rank has ended; waiting for it is pointless.
     #[error("rank {rank} {reason}; all ranks of a job have to take part in every init()")]
     Ended {
         /// Whose process it was.
@@ -144,7 +144,7 @@ pub enum Error {
         /// Where it ran and how it ended, as the rest of a sentence.
         reason: String,
     },
-    /// Whoever asked has closed the connection.
+    /// The client has closed the connection.
     #[error("the client has closed its connection")]
     HungUp,
     /// The store understood the request and refuses it.

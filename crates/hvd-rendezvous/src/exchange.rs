@@ -2,7 +2,7 @@
 //! store locks it and waits.
 //!
 //! - `EXCH-1` a name may serve any number of exchanges, one after the other: the last rank to come
-//!   completes one, and whoever comes next opens the next.
+//!   completes one, and the next arrival opens the next.
 //! - `EXCH-2` only ranks that still wait count. One that timed out, hung up or came again has taken
 //!   its earlier value with it, so no exchange completes with an attempt that was abandoned.
 //! - `EXCH-3` an exchange that misses a rank whose process has ended fails at once.
@@ -34,7 +34,7 @@ pub(crate) struct Exchanges {
     last_attempt: u64,
 }
 
-/// An exchange that misses somebody.
+/// An exchange that waits for more ranks.
 #[derive(Debug)]
 struct PendingExchange {
     /// Which attempt of each rank counts, and its value.
@@ -80,7 +80,8 @@ impl Departure {
 }
 
 impl Exchanges {
-    /// Notes a rank's value. True if that decided the exchange, so that the others have to be woken.
+    /// Notes a rank's value. True if that decided the exchange, so that the others have to be
+    /// woken.
     pub(crate) fn arrive(
         &mut self,
         scope: &str,
@@ -113,7 +114,7 @@ impl Exchanges {
         let is_again = entry.replace((attempt.number, value.to_vec())).is_some();
         pending.absent -= usize::from(!is_again);
         let decided = self.decide(scope);
-        // An earlier attempt of the same rank has to be told that it counts no more.
+        // An earlier attempt of the same rank has to learn that it counts no more.
         Ok((attempt, decided || is_again))
     }
 
@@ -168,8 +169,8 @@ impl Exchanges {
         }
     }
 
-    /// Ends an attempt that has waited long enough and returns the ranks that it waited for. Those who
-    /// have done the same are not among them, unless there are no others.
+    /// Ends an attempt that has waited long enough and returns the ranks that it waited for. Those
+    /// who have done the same are not among them, unless there are no others.
     pub(crate) fn time_out(&mut self, attempt: &ExchangeAttempt) -> Vec<Rank> {
         let Some(pending) = self.pending.get_mut(&attempt.scope) else {
             return Vec::new();
@@ -307,7 +308,7 @@ mod tests {
         let mut exchanges = Exchanges::default();
         let abandoned = arrive(&mut exchanges, ZERO, b"old");
         assert!(!exchanges.withdraw(&abandoned));
-        assert!(exchanges.is_empty(), "nobody waits");
+        assert!(exchanges.is_empty(), "no rank waits");
         let waiting = arrive(&mut exchanges, ONE, b"1");
         assert!(exchanges.outcome(&waiting).is_none());
         assert!(!exchanges.withdraw(&abandoned), "the second time, too late");

@@ -18,12 +18,12 @@
 //!   who made it.
 //! - `HAND-4` version and purpose are part of what is proved, so a connection cannot be passed on
 //!   as another kind.
-//! - `HAND-5` whoever learns the job key later cannot read what was recorded before: the session's
-//!   keys come from the ephemeral ones, which are never stored.
+//! - `HAND-5` a party that learns the job key later cannot read what was recorded before: the
+//!   session's keys come from the ephemeral ones, which are never stored.
 //!
 //! An acceptor of another version answers with the first five bytes only, and so does, with 255 as
-//! its version, one whose key is another, so that the connector can say what is wrong. The caller bounds the time, see [`crate::deadline`]. What follows is
-//! protected by the [`SecureSession`].
+//! its version, one whose key is another, so that the connector can say what is wrong. The caller
+//! bounds the time, see [`crate::deadline`]. What follows is protected by the [`SecureSession`].
 
 use std::io::{Read, Write};
 
@@ -160,7 +160,7 @@ pub fn accept(stream: &mut (impl Read + Write), key: &JobKey) -> Result<(Purpose
 
 /// Has the connector prove that it knows `key` as far as its first message does, and returns what
 /// the connection is for, and the message. It may be a copy of one that was sent before: only the
-/// rest of the handshake tells.
+/// rest of the handshake shows.
 pub fn accept_hello(
     stream: &mut (impl Read + Write),
     key: &JobKey,
@@ -169,8 +169,8 @@ pub fn accept_hello(
     Ok((purpose, hello))
 }
 
-/// Reads the first message of a connector. One of another version is told ours, and one that does
-/// not know the key is told so.
+/// Reads the first message of a connector. One of another version gets ours, and one that does
+/// not know the key gets a refusal.
 fn receive_hello(
     stream: &mut (impl Read + Write),
     key: &JobKey,

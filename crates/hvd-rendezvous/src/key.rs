@@ -63,8 +63,8 @@ impl JobKey {
         Self(hash(secret, b"hvd agent token", b""))
     }
 
-    /// A key for one job, from this one and a number that is used once. Whoever knows only the
-    /// number knows nothing of the key, so the number may be sent in the open.
+    /// A key for one job, from this one and a number that is used once. A process that knows only
+    /// the number knows nothing of the key, so the number may be sent in the open.
     #[must_use]
     pub fn derive(&self, nonce: &[u8]) -> Self {
         Self(hash(&self.0, b"hvd job key", nonce))

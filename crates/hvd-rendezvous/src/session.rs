@@ -144,7 +144,7 @@ impl Opener {
         }
     }
 
-    /// Room for at least `length` more bytes; what was put there is told to [`Self::filled`].
+    /// Room for at least `length` more bytes; what was put there is reported to [`Self::filled`].
     pub fn room(&mut self, length: usize) -> &mut [u8] {
         if self.text.is_empty() && self.sealed.is_empty() {
             self.sealed = 0..0;

@@ -1,6 +1,6 @@
-//! The key-value store itself: values and exchanges behind one lock, with one condition variable for
-//! everybody who waits. Shared by [`crate::Server`]'s threads and [`crate::MemoryStore`]; knows
-//! neither sockets nor bytes on a wire.
+//! The key-value store itself: values and exchanges behind one lock, with one condition variable
+//! for every thread that waits. Shared by [`crate::Server`]'s threads and [`crate::MemoryStore`];
+//! knows neither sockets nor bytes on a wire.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ struct StoreContents {
     closed: bool,
 }
 
-/// For how long somebody waits.
+/// For how long a caller waits.
 #[derive(Debug, Clone)]
 pub(crate) struct WaitLimit {
     timeout: Duration,
@@ -149,7 +149,7 @@ impl SharedStore {
 
     /// Has all who wait look whether their flag is set.
     pub(crate) fn wake(&self) {
-        // Whoever has looked before waits by now, and whoever has not will see the flag.
+        // A thread that has looked before waits by now, and one that has not will see the flag.
         drop(self.lock());
         self.put.notify_all();
         self.complete.notify_all();

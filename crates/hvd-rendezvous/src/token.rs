@@ -1,6 +1,6 @@
-//! The token by which `horovodrun --agents` and `horovodrun agent` recognise each other. It is made,
-//! never chosen: whoever records a handshake can try guesses against it as fast as he likes, so only
-//! a secret that cannot be guessed will do.
+//! The token by which `horovodrun --agents` and `horovodrun agent` recognise each other. It is
+//! made, never chosen: an attacker who records a handshake can try guesses against it offline, so
+//! only a secret that cannot be guessed will do.
 //!
 //! ```text
 //! hvd-agent-xxxxxxxx-xxxxxxxx-xxxxxxxx-xxxxxxxx-xxxxxxxx-xxxxxxxx-xxxxxxxx

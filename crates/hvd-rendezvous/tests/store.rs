@@ -49,7 +49,7 @@ impl Fixture {
 /// Sends everything there is to send.
 fn say_and_stop(stream: &mut TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();
-    // The server may have hung up by now, having heard enough.
+    // The server may have closed the connection by now.
     let _ = stream.shutdown(std::net::Shutdown::Write);
 }
 

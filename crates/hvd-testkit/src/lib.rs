@@ -49,7 +49,7 @@ where
             .name(format!("hvd-test-rank-{index}"))
             .spawn(move || {
                 let value = body(Rank::from_index(index), state);
-                // The test may have given up already; then nobody listens.
+                // The test may have given up already; then the receiver is gone.
                 let _ = sender.send((index, value));
             });
         if let Err(error) = spawned {

@@ -1,6 +1,6 @@
 //! The end of a job's communication: one [`Failure`], raised once, that wakes every wait.
 //!
-//! Whoever notices first (a closed connection, a message from another rank, a deadline) raises
+//! The first to notice (a closed connection, a message from another rank, a deadline) raises
 //! it; later failures are consequences and are dropped. All clones share one state.
 
 use std::fmt;
@@ -73,7 +73,7 @@ impl Abort {
         first
     }
 
-    /// Notes that `rank` has left in peace, which is no failure unless somebody needs it.
+    /// Records that `rank` has shut down, which is no failure unless another rank needs it.
     pub(crate) fn depart(&self, rank: Rank) {
         self.departures().push((rank, Instant::now()));
         for waker in self.wakers().iter() {

@@ -1,5 +1,5 @@
 //! One call of `init`: it either makes this process a member of the job, or is abandoned, never
-//! both. An abandoned attempt is a failure, which the other ranks are told.
+//! both. An abandoned attempt is a failure, reported to the other ranks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -39,7 +39,8 @@ impl InitAttempt {
         });
     }
 
-    /// Lets the attempt succeed by calling `enter`, unless it was abandoned or some rank has failed.
+    /// Lets the attempt succeed by calling `enter`, unless it was abandoned or some rank has
+    /// failed.
     pub fn succeed(&self, enter: impl FnOnce()) -> Result<()> {
         let mut state = self.state();
         self.abort.check()?;

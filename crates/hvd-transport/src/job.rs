@@ -22,7 +22,7 @@ use crate::{
 const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connects this process with all other ranks of its job. It gives up when `abort` is raised, and
-/// the others then wait for its next attempt, or hear that it failed.
+/// the others then wait for its next attempt, or learn that it failed.
 pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
     abort.check()?;
     let options = |key, network| MeshOptions {

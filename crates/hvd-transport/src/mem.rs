@@ -109,7 +109,7 @@ impl MemTransport {
         this
     }
 
-    /// What tells this rank that the job is over.
+    /// What says to this rank that the job is over.
     pub fn abort(&self) -> Abort {
         self.abort.clone()
     }

@@ -1,4 +1,4 @@
-//! This process's place in the job, from joining to leaving, and what the others hear of its end.
+//! This process's place in the job, from joining to leaving, and what the others learn of its end.
 //! Only an end that all ranks have agreed on is a goodbye. Whatever else ends a membership (an
 //! engine that could not be started, a panic) is a failure of this rank: the others would wait for
 //! it for ever.
@@ -24,7 +24,7 @@ impl Membership {
         }
     }
 
-    /// What connects this rank with the others for bad news.
+    /// What connects this rank with the others for reports of failures.
     pub fn lifeline(&self) -> Option<&Lifeline> {
         self.lifeline.as_ref()
     }

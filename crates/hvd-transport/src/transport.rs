@@ -58,7 +58,7 @@ pub enum Interest<'a> {
         /// The peer to receive from, if any.
         recv: Option<Rank>,
     },
-    /// A control message has arrived from anyone, or one of these peers can take more.
+    /// A control message has arrived from any peer, or one of these peers can take more.
     Control {
         /// Peers for which control bytes are still held back.
         unsent: &'a [Rank],
@@ -115,7 +115,7 @@ pub trait Transport: Send {
     /// Sleeps until something of `interest` may move, the waker fires or the deadline passes.
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake>;
 
-    /// Whether somebody who has nothing else to do waits for the next control message: then it is
+    /// Whether an otherwise idle thread waits for the next control message: then it is
     /// worth a core to look for it for a while before sleeping. Not at first.
     fn set_eager(&mut self, eager: bool) {
         let _ = eager;

@@ -30,7 +30,7 @@ fn interruption() -> Failure {
     }
 }
 
-/// What a rank of the launcher's would be told.
+/// The settings that the launcher would give a rank.
 fn config(rank: usize, server: &Server, key: &JobKey) -> WorkerConfig {
     let environment: Environment = [
         ("HOROVOD_RANK", rank.to_string()),

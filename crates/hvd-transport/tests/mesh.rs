@@ -390,7 +390,7 @@ fn a_reported_failure_reaches_everybody() {
 #[test]
 fn leaving_in_peace_is_no_failure() {
     for wire in REAL {
-        // Whoever leaves, the rest go on; the last words of a leaver still arrive.
+        // When a rank leaves, the rest go on; the last message of a leaver still arrives.
         let aborts = run_ranks_with(mesh_of(wire, 4), |rank, mut mesh: Mesh| {
             let (mut word, next) = ([0; 3], Rank::new(rank.number() + 1));
             if let Some(previous) = rank.number().checked_sub(1) {
@@ -426,7 +426,7 @@ fn needing_a_peer_that_left_is_an_error_naming_it() {
     );
 }
 
-/// Others are told that rank 1 listens where nobody does.
+/// Others get an address of rank 1 at which nothing listens.
 fn unreachable(scope: &str, text: &str) -> String {
     let (_, rest) = text.split_once('\n').unwrap_or_default();
     if scope == "init()" {

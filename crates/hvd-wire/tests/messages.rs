@@ -297,7 +297,7 @@ fn a_list_that_does_not_fit_its_ranks_is_refused() {
     assert_eq!(
         decoded(&SharedRequestList::default()),
         Err(Error::BadRanks),
-        "nobody says it"
+        "no rank says it"
     );
 }
 

@@ -1,6 +1,6 @@
 //! No two types have one name, so that a name can be found by searching for it.
 //!
-//! Test code is left out: a test's own little types meet nobody else's. So are the names that every
+//! Test code is left out: a test's own types are not used elsewhere. So are the names that every
 //! crate has one of.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! What can be said about hosts, by everyone who goes there: `horovodrun` and `horovodrun doctor`.
-//! Only the shape of each option is checked here.
+//! Options about hosts, of both commands that connect to them: `horovodrun` and `horovodrun
+//! doctor`. Only the shape of each option is checked here.
 
 use std::{net::IpAddr, path::PathBuf};
 

@@ -106,7 +106,7 @@ impl WorkerArgs {
             .collect()
     }
 
-    /// What to tell those who use an option that has a better name now.
+    /// The hint for an option that has a better name now.
     pub(crate) fn deprecated(&self) -> Option<String> {
         let (old, new) = match self {
             args if args.log_hide_timestamp => ("--log-hide-timestamp", "--log-without-timestamp"),

@@ -7,7 +7,7 @@
 //!   then copies the other parts of the result out of the others' slots. Per chunk of C bytes a
 //!   member copies C (n - 1) / n in and as much out, and reads C to reduce. The three stages work
 //!   on three chunks in turn, so a member that is late holds up the others a stage later only.
-//! - Short runs. Every member shows all its values and reduces all of everybody's: one exchange.
+//! - Short runs. Every member shows all its values and reduces those of all members: one exchange.
 //!
 //! Scaling is part of the copies: each tensor's factor on the way into the slot, that of the result
 //! once, by the member that reduces.
@@ -100,7 +100,7 @@ struct SharedAllreduce<'a, 'b, 'c> {
 }
 
 impl SharedAllreduce<'_, '_, '_> {
-    /// Everybody reduces everything.
+    /// Every member reduces everything.
     fn at_once(mut self) -> Result<()> {
         let all = 0..self.tensors.len();
         if all.is_empty() {
@@ -122,7 +122,8 @@ impl SharedAllreduce<'_, '_, '_> {
         Ok(())
     }
 
-    /// Everybody reduces a part of each chunk; three stages, each one chunk behind the one before.
+    /// Every member reduces a part of each chunk; three stages, each one chunk behind the one
+    /// before.
     fn in_chunks(mut self, chunk: usize) -> Result<()> {
         let total = self.tensors.len();
         let chunks = total.div_ceil(chunk);

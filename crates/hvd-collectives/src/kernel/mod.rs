@@ -35,7 +35,7 @@ use hvd_types::DType;
 
 use crate::{Error, Result};
 
-/// How two elements become one. An average is a sum, scaled by whoever asked for it.
+/// How two elements become one. An average is a sum, scaled by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it all")]
 pub enum Reduction {

@@ -161,7 +161,7 @@ fn a_peer_that_dies_ends_the_collective_everywhere() {
     assert_eq!(
         errors.iter().flatten().count(),
         3,
-        "nobody can have all of rank 2's elements"
+        "no rank can have all of rank 2's elements"
     );
     for error in errors.into_iter().flatten() {
         let Error::Transport(hvd_transport::Error::PeerLost(failure)) = error else {

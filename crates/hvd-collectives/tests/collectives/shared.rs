@@ -21,7 +21,7 @@ const SUM: Combine = Combine {
     reduction: Reduction::Sum,
 };
 
-fn everybody(size: usize) -> Vec<Rank> {
+fn all_ranks(size: usize) -> Vec<Rank> {
     (0..size).map(Rank::from_index).collect()
 }
 
@@ -158,7 +158,7 @@ proptest! {
         cases in prop::collection::vec(case(), 1..5),
     ) {
         let cases: Vec<Case> = cases.into_iter().map(|case| Case { slot, ..case }).collect();
-        let mut members = everybody(size);
+        let mut members = all_ranks(size);
         // Sometimes not all, and never in order.
         if size > 2 && left_out < size {
             members.remove(left_out);
@@ -172,7 +172,7 @@ proptest! {
 fn results_do_not_depend_on_what_travels_together() {
     let mesh = Setup::new(Wire::SharedMemory, 3).tight(256).build();
     let results = run_ranks_with(mesh, |rank, mut end: Mesh| {
-        let members = everybody(3);
+        let members = all_ranks(3);
         let mut comm = Communicator::new(end.transport.as_mut(), &members).unwrap();
         let mut workspace = Workspace::new(TUNING);
         let mut together = wild_input(DType::Float32, &[rank.index()], 999);
@@ -232,7 +232,7 @@ fn overlapping_groups_do_not_disturb_each_other() {
 #[test]
 fn other_transports_decline() {
     let declined = run_ranks_with(memory(2), |_, mut end: Mesh| {
-        let members = everybody(2);
+        let members = all_ranks(2);
         let mut comm = Communicator::new(end.transport.as_mut(), &members).unwrap();
         let mut workspace = Workspace::new(TUNING);
         let mut buffer = [0; 8];
@@ -246,7 +246,7 @@ fn other_transports_decline() {
 fn senseless_calls_fail_before_anything_is_shown() {
     let mesh = Setup::new(Wire::SharedMemory, 2).build();
     let ends = run_ranks_with(mesh, |_, mut end: Mesh| {
-        let members = everybody(2);
+        let members = all_ranks(2);
         let mut comm = Communicator::new(end.transport.as_mut(), &members).unwrap();
         let mut workspace = Workspace::new(TUNING);
         let mut call = |combine, factor, memory: TensorMemory<'_>| -> Result<bool> {

@@ -86,7 +86,7 @@ pub(super) fn refuse(environment: &Environment) -> Result<()> {
     }
 }
 
-/// A number of somebody else's; anything odd is none of our business.
+/// A number that another launcher set; anything odd is ignored.
 fn number(environment: &Environment, variable: &str) -> Option<u32> {
     environment.text(variable)?.trim().parse().ok()
 }

@@ -1,5 +1,5 @@
 //! The connection from an agent to the driver. Both prove the job key to each other before anything
-//! else is said; then the agent tells which host it is, and the driver that it takes this
+//! else is said; then the agent says which host it is, and the driver that it takes this
 //! connection. The agent comes by all ways at once, and both must settle on the same one. An agent
 //! that was started beforehand calls by itself, with its token, and introduces itself.
 //! The driver's end is `driver/agent_port.rs`.

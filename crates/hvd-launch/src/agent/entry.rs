@@ -83,7 +83,7 @@ impl std::fmt::Debug for Calling {
     }
 }
 
-/// The exit status of an agent that nobody answers.
+/// The exit status of an agent that no driver answers.
 pub(crate) const NO_DRIVER: i32 = 75;
 
 /// Serves the driver that answers, if one does.
@@ -158,7 +158,7 @@ async fn run_agent(
         .await
 }
 
-/// Gathers facts, on a thread of its own: a file system that is gone holds up whoever asks for it.
+/// Gathers facts, on a thread of its own: a file system that is gone blocks its caller.
 async fn gather_facts(assignment: &Assignment) -> Result<HostFacts> {
     let question = question(assignment);
     let (sender, facts) = oneshot::channel();

@@ -1,5 +1,5 @@
-//! The agent of a host: starts the ranks it is told to start, passes their output and their ends
-//! on, and leaves no process behind when the driver, the network or the job is gone.
+//! The agent of a host: starts the ranks that the driver assigns, passes their output and their
+//! ends on, and leaves no process behind when the driver, the network or the job is gone.
 //!
 //! - `AGENT-1` it starts nothing before the driver says so, and says nothing but its greeting
 //!   before it knows the job.
@@ -36,10 +36,10 @@ use crate::{
     protocol::{AgentNotice, AgentOrder, Assignment, Opening, Urgency},
 };
 
-/// How long ranks may take to end once nobody is there any more to see it.
+/// How long ranks may take to end once the driver is gone.
 const KILL_AFTER: Duration = Duration::from_secs(1);
 
-/// How long the last words of an agent may take.
+/// How long sending the exit report of an agent may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) type LinkToDriver = AgentLink<AgentOrder, ()>;
@@ -77,9 +77,10 @@ enum AgentPhase {
     Waiting,
     /// The ranks run, or are ending on the driver's orders.
     Running,
-    /// The driver is gone; at this time whoever is left is killed.
+    /// The driver is gone; at this time the ranks that are left are killed.
     Orphaned(Instant),
-    /// The driver is gone and the last SIGKILL was sent; at this time the rest is left to the system.
+    /// The driver is gone and the last SIGKILL was sent; at this time the rest is left to the
+    /// system.
     Killed(Instant),
 }
 
@@ -247,7 +248,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Opened as late as this: before, there is nobody who would come for good.
+    /// Opened as late as this: before, no rank runs that would connect.
     fn open_store(&mut self) -> io::Result<SocketAddr> {
         let (store, address) = StorePort::open(&self.secrets.key)?;
         self.store = Some(store);
@@ -289,7 +290,7 @@ impl Agent {
         });
     }
 
-    /// Somebody wants us to end: a person, or the kernel because our supervisor was killed.
+    /// A signal ends us: from a person, or from the kernel because our supervisor was killed.
     fn on_signal(&mut self, signal: i32) {
         let why = if getppid() == self.supervisor {
             messages::agent_ended(signal)
@@ -302,7 +303,7 @@ impl Agent {
         self.on_driver_lost();
     }
 
-    /// Nobody is there any more who could want the ranks.
+    /// The driver is gone: the ranks are of no use any more.
     fn on_driver_lost(&mut self) {
         if !self.is_orphaned() {
             self.signal(Signal::TERM);
@@ -343,7 +344,7 @@ pub(super) fn question(assignment: &Assignment) -> Question {
     }
 }
 
-/// Passes one stream on; if the driver is gone, reads on so that nobody is held up.
+/// Passes one stream on; if the driver is gone, reads on so that the rank is not blocked.
 async fn pump(mut pipe: PipeReader, channel: ChannelSender) {
     while let Some(bytes) = pipe.next().await {
         let _ = channel.send(bytes).await;

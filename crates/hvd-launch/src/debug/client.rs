@@ -42,7 +42,8 @@ pub struct JobStatus {
     pub reports: Vec<RankReport>,
 }
 
-/// The jobs of this user on this machine that run now. Sockets of jobs that were killed are removed.
+/// The jobs of this user on this machine that run now. Sockets of jobs that were killed are
+/// removed.
 pub fn find_jobs(environment: &[(OsString, OsString)]) -> Vec<DebugClient> {
     let directories = socket_dir::directories(environment);
     let sockets = directories
@@ -65,7 +66,7 @@ impl DebugClient {
             }),
             Err(error) => {
                 if error.kind() == io::ErrorKind::ConnectionRefused {
-                    // Nobody listens there any more, and nobody will.
+                    // Its listener is gone for good.
                     let _ = fs::remove_file(&path);
                 }
                 None

@@ -1,9 +1,9 @@
 //! Asking a running job how it stands: `horovodrun debug`.
 //!
 //! The driver of every job listens at a socket in a directory that only its user can enter
-//! (`socket_dir.rs`, `responder.rs`). Whoever asks there (`client.rs`) gets a description of the job
-//! (`description.rs`) and what the ranks say, which the driver has from rank 0 through the store.
-//! What the driver itself knows of the ranks is in `roster.rs`.
+//! (`socket_dir.rs`, `responder.rs`). A client that asks there (`client.rs`) gets a description of
+//! the job (`description.rs`) and what the ranks say, which the driver has from rank 0 through the
+//! store. What the driver itself knows of the ranks is in `roster.rs`.
 
 mod client;
 mod description;

@@ -1,5 +1,5 @@
-//! The driver's side: listens at the job's socket and answers whoever may ask. A job that cannot
-//! listen runs without.
+//! The driver's side: listens at the job's socket and answers clients that may ask. A job that
+//! cannot listen runs without.
 //!
 //! ```text
 //! caller   'd' or 'a'
@@ -7,10 +7,11 @@
 //! ```
 //!
 //! * DEBUG-1 only the same user and root are answered.
-//! * DEBUG-2 the socket is removed when the job ends: by the driver, or by the supervisor if the driver was
-//!   killed. What is left if both were is removed by whoever looks for jobs.
-//! * DEBUG-3 at most 256 clients are served at once, each has five seconds to ask, and a process that has
-//!   no more files goes on listening.
+//! * DEBUG-2 the socket is removed when the job ends: by the driver, or by the supervisor if the
+//!   driver was killed. What is left if both were is removed by the next client that looks for
+//!   jobs.
+//! * DEBUG-3 at most 256 clients are served at once, each has five seconds to ask, and a process
+//!   that has no more files goes on listening.
 
 use std::{
     fs, io,

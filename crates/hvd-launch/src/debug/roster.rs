@@ -1,4 +1,4 @@
-//! What the driver knows of each rank, shared between the job and whoever answers questions.
+//! What the driver knows of each rank, shared between the job and the debug responder.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

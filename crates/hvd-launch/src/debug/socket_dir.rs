@@ -1,6 +1,6 @@
 //! Where running jobs can be found: one socket per job in a directory of the user's own. Another
 //! user may have made a directory of the name first, in `/tmp` or `/dev/shm`: it is not used, the
-//! next one is, and whoever looks for jobs is told of it.
+//! next one is, and clients that look for jobs report it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -15,10 +15,10 @@ use rustix::process::getuid;
 /// How the names of sockets end; before it stands the process number of `horovodrun`.
 const SUFFIX: &str = ".sock";
 
-/// The rights of everybody but the owner.
+/// The permissions of all users but the owner.
 const OTHERS: u32 = 0o077;
 
-/// Directories in which jobs of this user may be, the preferred one first. A job and whoever asks
+/// Directories in which jobs of this user may be, the preferred one first. A job and a client
 /// it may have been started with different environments, so all are looked at.
 pub(super) fn directories(environment: &[(OsString, OsString)]) -> Vec<PathBuf> {
     let runtime = environment
@@ -30,7 +30,7 @@ pub(super) fn directories(environment: &[(OsString, OsString)]) -> Vec<PathBuf> 
     runtime.into_iter().chain(shared).collect()
 }
 
-/// Makes a directory that nobody else can enter, or checks that it is one.
+/// Makes a directory that no other user can enter, or checks that it is one.
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -38,7 +38,7 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Fails unless it is a directory of this user's that nobody else can enter; the error says what
+/// Fails unless it is a directory of this user's that no other user can enter; the error says what
 /// to do.
 pub(super) fn check(directory: &Path) -> io::Result<()> {
     // Not of what a link points at: the link itself would be the trick.
@@ -89,7 +89,7 @@ pub(super) fn socket(directory: &Path, supervisor: i32) -> PathBuf {
     directory.join(format!("{supervisor}{SUFFIX}"))
 }
 
-/// The sockets in a directory, whether somebody listens or not.
+/// The sockets in a directory, with and without a listener.
 pub(super) fn sockets(directory: &Path) -> Vec<PathBuf> {
     if check(directory).is_err() {
         return Vec::new();
@@ -149,7 +149,7 @@ mod tests {
         assert!(found[0].ends_with(&remedy), "{found:?}");
         assert_eq!(user(0), "user `root` (0)");
         assert_eq!(user(u32::MAX - 7), "user 4294967288");
-        // What belongs to somebody else: to root, or, for root, only the tests with real users know.
+        // What belongs to another user: to root, or, for root, only the tests with real users know.
         if getuid().as_raw() != 0 {
             let found = problems(&[PathBuf::from("/")]);
             assert!(found[0].contains("belongs to user `root`"), "{found:?}");

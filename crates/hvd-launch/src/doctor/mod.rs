@@ -1,5 +1,5 @@
-//! The driver's work for `horovodrun doctor`: have the hosts visited, then print the report. Nothing
-//! is printed before all is known; on a terminal a line tells what is being waited for.
+//! The driver's work for `horovodrun doctor`: have the hosts visited, then print the report.
+//! Nothing is printed before all is known; on a terminal a line shows what is being waited for.
 
 mod report;
 mod run;
@@ -76,7 +76,7 @@ async fn check_hosts(spec: &JobSpec, console_thread: &ConsoleThread) -> Result<D
     report
 }
 
-/// Colours only on a terminal, and only if nobody asks for none: <https://no-color.org>.
+/// Colours only on a terminal, and not if `NO_COLOR` is set: <https://no-color.org>.
 fn colours(environment: &[(OsString, OsString)]) -> Colours {
     let is_unwanted =
         |(name, value): &(OsString, OsString)| name == "NO_COLOR" && !value.is_empty();
@@ -87,8 +87,8 @@ fn colours(environment: &[(OsString, OsString)]) -> Colours {
     }
 }
 
-/// Writes to stdout from a thread of its own: whoever reads it may be slow, and signals are to be
-/// heard meanwhile. A reader that has gone is no failure of ours.
+/// Writes to stdout from a thread of its own: its reader may be slow, and signals must be
+/// handled meanwhile. A reader that has gone is no failure of ours.
 async fn print(text: String) -> io::Result<()> {
     let (sender, done) = oneshot::channel();
     spawn_detached("hvd-report", move || {

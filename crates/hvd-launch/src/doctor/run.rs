@@ -1,6 +1,6 @@
-//! `horovodrun doctor`: visits all hosts as a job would, asks each of them more than a job has time
-//! for, measures the ways between them, and fills in the report. Starts no rank, and a host that
-//! cannot be reached does not keep it from looking at the others.
+//! `horovodrun doctor`: connects to all hosts as a job would, asks each of them more than a job has
+//! time for, measures the ways between them, and fills in the report. Starts no rank, and a host
+//! that cannot be reached does not keep it from looking at the others.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ const MEASURED_PAIRS: usize = 12;
 /// After this time no further way is measured.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A visit to all hosts of a list.
+/// One check of all hosts of a list.
 pub(crate) struct Doctor<'a> {
     pub(crate) preparation: HostPreparation<'a>,
 }
@@ -131,7 +131,7 @@ impl Doctor<'_> {
         self.preparation.phase_log.show_progress(text);
     }
 
-    /// On a thread of its own: a file system that is gone holds up whoever asks for it.
+    /// On a thread of its own: a file system that is gone blocks its caller.
     async fn own_facts(&self) -> Result<HostFacts> {
         let question = self.preparation.question();
         let (sender, facts) = oneshot::channel();
@@ -148,7 +148,7 @@ impl Doctor<'_> {
         })
     }
 
-    /// Calls all agents and hears their greetings.
+    /// Starts all agents and receives their greetings.
     async fn connect_agents(
         &self,
         hosts: Vec<JobHost>,

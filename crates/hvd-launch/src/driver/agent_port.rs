@@ -1,5 +1,5 @@
 //! The driver's port for agents. Both prove the job key to each other before anything else is said;
-//! then the agent tells which host it is, and the driver that it takes this connection. An agent
+//! then the agent says which host it is, and the driver that it takes this connection. An agent
 //! comes by all ways at once, and both must settle on the same one.
 //! Agents that were started beforehand and call by themselves are in `calls.rs`.
 
@@ -37,7 +37,7 @@ pub(crate) struct AgentPort {
 }
 
 impl AgentPort {
-    /// Opens a port for agents that were told `key`.
+    /// Opens a port for agents that know `key`.
     pub(crate) fn open(key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let expected = ExpectedAgents::default();
         let shared = Arc::clone(&expected);

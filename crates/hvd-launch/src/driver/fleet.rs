@@ -1,5 +1,5 @@
 //! The agents of all other hosts, as the driver sees them: called together, given orders, listened
-//! to. What their events mean for the job is decided by whoever asks for them.
+//! to. What their events mean for the job is decided by the caller.
 
 mod agent_reader;
 mod connect_all;
@@ -46,7 +46,7 @@ pub(crate) enum HostEvent {
         stream: Stream,
         receiver: ChannelReceiver,
     },
-    /// Nothing more will be heard, and why.
+    /// No more events will come, and why.
     Lost(String),
 }
 
@@ -83,16 +83,16 @@ pub(crate) struct RemoteHost {
     pub(crate) name: String,
     /// Its ranks that have not ended.
     pub(crate) running: HashSet<Rank>,
-    /// What all of its ranks are told besides.
+    /// Variables that all of its ranks get besides.
     pub(crate) variables: Vec<(String, String)>,
     outgoing: LinkSender,
-    /// When it was told what to do.
+    /// When it got its assignment.
     assigned: Instant,
     latency: Duration,
     ssh: Option<i32>,
-    /// Why nothing more will be heard of it, if so.
+    /// Why no more events of it will come, if so.
     pub(crate) lost: Option<String>,
-    /// Whether anything more may be heard of it.
+    /// Whether more events of it may come.
     pub(crate) is_over: bool,
 }
 
@@ -198,7 +198,7 @@ impl Fleet {
                 }
                 (host, event)
             }
-            // Every reader has said its last word.
+            // Every reader has ended.
             None => std::future::pending().await,
         }
     }
@@ -218,7 +218,7 @@ impl Fleet {
         Ok(greetings.into_iter().flatten().collect())
     }
 
-    /// The greetings that come until `deadline`; whoever is lost meanwhile has none.
+    /// The greetings that come until `deadline`; a host that is lost meanwhile has none.
     pub(crate) async fn greetings_until(&mut self, deadline: Instant) -> BTreeMap<usize, Greeting> {
         let all_hosts: Vec<usize> = (0..self.size()).collect();
         self.answers(&all_hosts, deadline, |host, notice| match notice {
@@ -257,7 +257,7 @@ impl Fleet {
         self.answers(&[host], deadline, answer).await.remove(&host)
     }
 
-    /// Sends the agents of all hosts home and waits for their farewells, but not beyond `deadline`.
+    /// Has the agents of all hosts end and waits for their exit reports, but not beyond `deadline`.
     pub(crate) async fn dismiss(&mut self, deadline: Instant) {
         self.end(Urgency::Ask);
         let all_hosts: Vec<usize> = (0..self.size()).collect();
@@ -355,7 +355,7 @@ impl Fleet {
                     });
                 }
                 HostEvent::Lost(problem) => return Err(self.lost(host, problem)),
-                // What comes early, a rank's output or its end, is for whoever listens next.
+                // What comes early, a rank's output or its end, is for the next reader of events.
                 other => self.deferred.push_back((host, other)),
             }
         }

@@ -46,7 +46,7 @@ pub(super) struct RunningJob {
     lifecycle: Lifecycle,
     phase_log: PhaseLog,
     began: Instant,
-    /// What is known of the ranks, for whoever asks.
+    /// What is known of the ranks, for the debug responder.
     roster: Roster,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Running --a rank fails, or all have ended--> Grace --0.5 s--> Terminating --4 s--> Killing
-//!    \---a signal, or nobody reads the output any more----------^   \--second Ctrl-C--^
+//!    \---a signal, or the reader of the output is gone----------^   \--second Ctrl-C--^
 //! ```
 //!
 //! * END-1 the first cause decides the exit status; later ones do not change it.
@@ -11,7 +11,8 @@
 //!   preferred over one that exited with a code: the others usually fail because of it.
 //! * END-2b the loss of a whole host explains more than ranks that exited with a code about then.
 //! * END-2c so does its loss after the others were asked to end, if the cause blames a rank of it.
-//! * END-3 a rank that says it failed because of another one is not the cause if that one failed too.
+//! * END-3 a rank that says it failed because of another one is not the cause if that one failed
+//!   too.
 //! * END-4 from the first failure to the last process less than [`GIVE_UP_AFTER`] passes.
 
 use std::{
@@ -30,8 +31,8 @@ pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// When SIGKILL follows, counted from the first cause.
 pub(crate) const KILL_AFTER: Duration = Duration::from_secs(4);
 
-/// The same where a host was lost: that it is gone may have taken half of the ten seconds in which a
-/// job has to be over.
+/// The same where a host was lost: that it is gone may have taken half of the ten seconds in which
+/// a job has to be over.
 const KILL_AFTER_LOSS: Duration = Duration::from_secs(2);
 
 /// When processes that do not even end by SIGKILL are left to the system.
@@ -59,7 +60,7 @@ pub(crate) enum EndCause {
     HostLost,
     /// A signal asked for it.
     Interrupted(i32),
-    /// Whoever read our output has gone.
+    /// The reader of our output has gone.
     ReaderGone,
 }
 
@@ -200,7 +201,7 @@ impl Lifecycle {
     }
 
     /// Follows what failed ranks say about whose fault it was, from the cause known so far to one
-    /// that blames nobody else (END-3). A rank that a signal killed has its own reason.
+    /// that blames no other (END-3). A rank that a signal killed has its own reason.
     pub(crate) fn follow_blame(&mut self, culprit_of: impl Fn(Rank) -> Option<Rank>) {
         for _ in 0..self.failures.len() {
             let EndCause::Failure(rank, ProcessExit::Exited(_)) = self.cause else {
@@ -226,7 +227,7 @@ impl Lifecycle {
         self.end_by(EndCause::Interrupted(signal), now)
     }
 
-    /// Nobody reads our output any more.
+    /// The reader of our output has gone.
     pub(crate) fn reader_gone(&mut self, now: Instant) -> Option<Action> {
         self.end_by(EndCause::ReaderGone, now)
     }

@@ -1,6 +1,6 @@
-//! The driver: the forked process that owns the job. It prepares the hosts, starts the ranks, runs the
-//! job to its end and reports. The phases of the start share one budget; afterwards only the job itself
-//! takes time.
+//! The driver: the forked process that owns the job. It prepares the hosts, starts the ranks, runs
+//! the job to its end and reports. The phases of the start share one budget; afterwards only the
+//! job itself takes time.
 
 pub(crate) mod agent_port;
 pub(crate) mod findings;
@@ -176,7 +176,7 @@ async fn start(
     })
 }
 
-/// The job's key, and what agents are told of it.
+/// The job's key, and what agents are sent of it.
 pub(crate) fn make_key(spec: &JobSpec) -> Result<(JobKey, Secret)> {
     let key = JobKey::generate()?;
     let Some(agents) = &spec.remote.agents else {

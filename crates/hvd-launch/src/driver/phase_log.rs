@@ -1,5 +1,5 @@
-//! The budget of the phase_log before the workers run, and what is said about them. Each phase has a
-//! name; whoever overruns is named.
+//! The budget of the phases before the workers run, and what is logged about them. Each phase has a
+//! name; one that overruns is named.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::{
     spec::Verbosity,
 };
 
-/// Measures the phase_log of a start against their common budget.
+/// Measures the phases of a start against their common budget.
 #[derive(Debug)]
 pub(crate) struct StartClock {
     began: Instant,
@@ -65,7 +65,7 @@ pub(crate) struct PhaseLog {
 impl PhaseLog {
     /// The log of one job.
     pub(crate) fn new(console: ConsoleSender, verbosity: Verbosity) -> Self {
-        // Whoever wants to know everything gets it line by line.
+        // With `--verbose` everything is logged line by line instead.
         let progress = match verbosity {
             Verbosity::Quiet => ProgressLine::on_terminal(),
             Verbosity::Verbose => ProgressLine::default(),
@@ -87,8 +87,8 @@ impl PhaseLog {
         self.progress.clear();
     }
 
-    /// Says a line that matters to everyone. Never waits for the console: signals and ends of
-    /// workers must be handled even while nobody reads.
+    /// Prints a line at every verbosity. Never waits for the console: signals and ends of
+    /// workers must be handled even while its output is not read.
     pub(crate) fn announce(&self, line: String) {
         self.clear_progress();
         let console = self.console.clone();

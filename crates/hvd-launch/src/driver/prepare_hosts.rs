@@ -1,5 +1,5 @@
-//! From the plan to hosts that are ready: which of them are elsewhere, their agents, whether they are
-//! fit for the job, and how their ranks will reach each other. The phase_log `resolve`, `agents`,
+//! From the plan to hosts that are ready: which of them are elsewhere, their agents, whether they
+//! are fit for the job, and how their ranks will reach each other. The phases `resolve`, `agents`,
 //! `versions` and `reachability` of a start.
 
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +36,7 @@ use crate::{
 pub(crate) struct HostPreparation<'a> {
     pub(crate) spec: &'a JobSpec,
     pub(crate) key: &'a JobKey,
-    /// What agents are told of it.
+    /// What agents are sent of it.
     pub(crate) secret: Secret,
     /// Where the key-value store listens, on this host; none if no rank will be started.
     pub(crate) store: Option<SocketAddr>,
@@ -48,7 +48,7 @@ pub(crate) struct HostPreparation<'a> {
 pub(crate) struct PreparedHosts {
     /// The ranks of this host.
     pub(crate) local: Vec<Placement>,
-    /// What the ranks of this host are told besides.
+    /// Variables that the ranks of this host get besides.
     pub(crate) variables: Vec<(String, String)>,
     /// The agents of the other hosts, if there are any.
     pub(crate) fleet: Option<Fleet>,
@@ -349,8 +349,8 @@ impl HostPreparation<'_> {
             .collect()
     }
 
-    /// Has all hosts try each other, and tells the ranks of each what to use: those of this host by
-    /// the result, those of others through the fleet.
+    /// Has all hosts probe each other, and sets for the ranks of each what to use: those of this
+    /// host by the result, those of others through the fleet.
     async fn find_routes(
         &self,
         hosts: &[JobHost],
@@ -418,7 +418,7 @@ impl HostPreparation<'_> {
         sites
     }
 
-    /// What the ranks at `from` are told about the others.
+    /// The variables of the ranks at `from` about the others.
     fn variables(
         &self,
         from: usize,

@@ -1,5 +1,5 @@
 //! Gets the agent of one host: starts `ssh`, hands over the assignment, reads the greeting, and
-//! opens the link. Everything that can go wrong is told in the words of `ssh/explain.rs`.
+//! opens the link. Everything that can go wrong is reported in the words of `ssh/explain.rs`.
 //!
 //! The agent is that of the Python whose path is that of this host's, else that of the `horovodrun`
 //! on the other host's PATH. The shell there chooses between them by whether the Python exists;
@@ -46,7 +46,7 @@ pub(crate) struct StartedAgent {
     pub(crate) link: LinkToAgent,
     /// None for an agent that was started beforehand.
     pub(crate) ssh: Option<Ssh>,
-    /// When the agent was told what to do.
+    /// When the agent got its assignment.
     pub(crate) assigned: Instant,
     /// From the call to the first word of the agent.
     pub(crate) latency: Duration,
@@ -63,7 +63,7 @@ pub(crate) struct Ssh {
     has_ended: Arc<AtomicBool>,
     began: Instant,
     stderr: SshStderr,
-    /// Held open: its end tells the agent that the driver is gone.
+    /// Held open: its end means to the agent that the driver is gone.
     liveness: Option<pipe::Sender>,
 }
 
@@ -214,7 +214,7 @@ impl AgentStart {
         })
     }
 
-    /// Waits for an agent that calls by itself, and tells it what to do.
+    /// Waits for an agent that connects by itself, and sends its assignment.
     async fn await_call(&self, port: &AgentPort) -> Result<StartedAgent, HostTrouble> {
         let began = Instant::now();
         let identity = AgentIdentity {
@@ -344,7 +344,7 @@ impl AgentStart {
         )
     }
 
-    /// Waits for the agent's greeting, notes when it was heard, checks its version and hands over
+    /// Waits for the agent's greeting, records when it came, checks its version and hands over
     /// the assignment.
     async fn exchange_greetings(
         &self,

@@ -95,7 +95,7 @@ pub(crate) async fn survey(
                     let from = sites.iter().position(|site| site.agent == Some(host));
                     (from.unwrap_or(usize::MAX), target, result)
                 }
-                // Whoever wants to hear of all hosts hears of that one, too.
+                // A survey of all hosts includes that one.
                 Ok(Err(_)) if thoroughness == Thoroughness::All => continue,
                 Ok(Err(error)) => return Err(error),
                 Err(_) => break,
@@ -185,7 +185,7 @@ impl ProbeAnswers {
         Some(result.is_ok())
     }
 
-    /// Whether nothing better can be heard any more.
+    /// Whether no better answer can come any more.
     fn is_complete(&self, thoroughness: Thoroughness) -> bool {
         self.pairs().all(|pair| {
             let mut open = self.wanted[pair.1].iter();

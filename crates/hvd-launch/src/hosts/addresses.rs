@@ -62,7 +62,7 @@ pub struct Probe {
     pub to: usize,
     /// Where it was asked.
     pub address: IpAddr,
-    /// The round trip, or why there was none; an answer of somebody else counts as none, e.g.
+    /// The round trip, or why there was none; an answer of another machine counts as none, e.g.
     /// `answered as another host`.
     pub result: Result<Duration, String>,
 }

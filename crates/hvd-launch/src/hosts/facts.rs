@@ -2,7 +2,7 @@
 //! a few milliseconds from the kernel and the file system, without starting anything.
 //!
 //! Only looks; what is wrong is decided by [`crate::driver`], which sees all hosts. A file system
-//! that hangs makes [`gather`] hang, so whoever calls it keeps a deadline of its own.
+//! that hangs makes [`gather`] hang, so its caller keeps a deadline of its own.
 
 mod extra;
 mod files;
@@ -63,7 +63,7 @@ impl Question {
 pub(crate) struct HostFacts {
     pub(crate) hostname: String,
     /// Equal for two names of one machine, different for two network namespaces or containers of
-    /// one kernel; empty if the kernel does not tell, and then equal to nothing.
+    /// one kernel; empty if the kernel does not say, and then equal to nothing.
     pub(crate) identity: String,
     /// Version of horovod that answered.
     pub(crate) version: String,

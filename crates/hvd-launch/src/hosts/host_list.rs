@@ -1,6 +1,6 @@
 //! The host string of `-H`: `host:slots` items separated by commas, blanks around items ignored.
 //! Order matters: the first host gets rank 0. A host is a name, an IPv4 address or an IPv6 address
-//! in brackets, with `user@` before it where ssh should log in as somebody else. Only the text is
+//! in brackets, with `user@` before it where ssh should log in as another user. Only the text is
 //! judged here, not whether a host exists.
 
 use std::{fmt, net::Ipv6Addr};

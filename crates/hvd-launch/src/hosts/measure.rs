@@ -1,7 +1,7 @@
 //! What a host finds out for the driver about itself and the way to others: which addresses answer,
 //! how much gets through to one, what the programs here know. Each runs on threads of its own and
-//! returns at once; results go to a callback. Agents do this on the driver's request, and the driver
-//! does it for its own host.
+//! returns at once; results go to a callback. Agents do this on the driver's request, and the
+//! driver does it for its own host.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -22,7 +22,8 @@ pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Addresses tried at the same time by one host.
 const AT_ONCE: usize = 64;
 
-/// Tries addresses, each for [`PROBE_TIMEOUT`], and tells the answers one by one. Returns at once.
+/// Tries addresses, each for [`PROBE_TIMEOUT`], and reports the answers one by one. Returns at
+/// once.
 pub(crate) fn probe_all(
     targets: Vec<ProbeTarget>,
     key: &JobKey,
@@ -44,14 +45,14 @@ pub(crate) fn probe_all(
     }
 }
 
-/// How long one way is measured, and how long it may take if it is slower than anybody would want.
+/// How long one way is measured, and how long it may take if it is very slow.
 const LOAD: Duration = Duration::from_secs(1);
 const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// By then a host has told how much gets through, or will not.
+/// By then a host has reported how much gets through, or will not.
 pub(crate) const LOADED: Duration = Duration::from_secs(6);
 
-/// Measures how much gets through to an address, and tells. Returns at once.
+/// Measures how much gets through to an address, and reports it. Returns at once.
 pub(crate) fn load(
     target: ProbeTarget,
     key: &JobKey,
@@ -63,10 +64,10 @@ pub(crate) fn load(
     });
 }
 
-/// By then a host's programs have told what they know, or will not.
+/// By then a host's programs have reported what they know, or will not.
 pub(crate) const LOOKED: Duration = Duration::from_secs(8);
 
-/// Asks the programs of this host, and tells. Returns at once.
+/// Asks the programs of this host, and reports. Returns at once.
 pub(crate) fn look(
     question: Question,
     reaped_by: ReapedBy,

@@ -1,4 +1,4 @@
-//! Trying an address of another host: does somebody listen there, is it the host we mean, how far
+//! Trying an address of another host: is there a listener, is it the host we mean, how far
 //! is it, how fast.
 //!
 //! Each host opens one [`ProbePort`]; the others try it with [`probe`] at every address it has.

@@ -54,7 +54,7 @@ pub(crate) async fn resolve(names: &[String]) -> Result<Vec<Resolved>> {
     Ok(resolved)
 }
 
-/// Whether a name means this machine without asking anybody.
+/// Whether a name means this machine without a lookup.
 pub(crate) fn is_local_name(name: &str, this: &str) -> bool {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     let is_loopback = bare

@@ -1,5 +1,5 @@
 //! A stream of bytes inside a link, one of many. A receiver that is slow holds up its own sender
-//! and nobody else: at most [`WINDOW`] bytes of a channel are on their way, and everything else on
+//! and no other: at most [`WINDOW`] bytes of a channel are on their way, and everything else on
 //! the link, signs of life first of all, goes on.
 
 use std::{
@@ -28,7 +28,7 @@ pub(crate) struct Channel {
 #[derive(Debug)]
 pub(crate) struct Gone;
 
-/// Where a channel's bytes go in. Dropped, it tells the other end that nothing more comes.
+/// Where a channel's bytes go in. Dropped, it closes this direction.
 #[derive(Debug)]
 pub(crate) struct ChannelSender {
     channel: u32,
@@ -128,7 +128,7 @@ impl Ports {
         }
     }
 
-    /// Bytes have arrived; nobody may be interested any more.
+    /// Bytes have arrived; the receiver may be gone.
     pub(super) fn deliver(&self, channel: u32, bytes: Vec<u8>) {
         if let Some(Port {
             bytes: Some(sender),
@@ -152,14 +152,14 @@ impl Ports {
         let mut ports = self.lock();
         if let Some(port) = ports.get_mut(&channel) {
             port.bytes = None;
-            // Whoever sends holds the other reference.
+            // The sender holds the other reference.
             if Arc::strong_count(&port.window) == 1 {
                 ports.remove(&channel);
             }
         }
     }
 
-    /// The link is gone: every channel ends, and nobody waits for credit any more.
+    /// The link is gone: every channel ends, and no sender waits for credit any more.
     pub(super) fn clear(&self) {
         for (_, port) in self.lock().drain() {
             port.window.close();

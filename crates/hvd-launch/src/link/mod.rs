@@ -1,14 +1,14 @@
 //! The one connection between the driver and the agent of a host: messages in both directions,
 //! channels of bytes beside them, and signs of life.
 //!
-//! - `LINK-1` an end that hears nothing for [`SILENCE`] gives the other up; each end says something
-//!   every [`PULSE`] at least.
-//! - `LINK-2` reading never waits for whoever uses what was read, so a console that is paused is
+//! - `LINK-1` an end that receives nothing for [`SILENCE`] gives the other up; each end says
+//!   something every [`PULSE`] at least.
+//! - `LINK-2` reading never waits for the users of what was read, so a console that is paused is
 //!   not taken for a dead network.
 //! - `LINK-3` the last event of every link is [`LinkEvent::Lost`].
 //!
-//! Knows no host and no process; any pair of byte streams will do: a TCP connection, or the standard
-//! input and output of an `ssh`.
+//! Knows no host and no process; any pair of byte streams will do: a TCP connection, or the
+//! standard input and output of an `ssh`.
 
 mod channel;
 mod frame;
@@ -36,7 +36,7 @@ const PULSE: Duration = Duration::from_secs(1);
 /// below ten seconds.
 pub(crate) const SILENCE: Duration = Duration::from_millis(5500);
 
-/// What is heard on a link: `M` are messages, `P` is what channels are opened for.
+/// An event of a link: `M` are messages, `P` is what channels are opened for.
 #[derive(Debug)]
 pub(crate) enum LinkEvent<M, P> {
     /// The other end says something.
@@ -52,7 +52,7 @@ pub(crate) enum LinkEvent<M, P> {
 pub(crate) enum Loss {
     /// The other end has closed it, or its process is gone.
     Closed,
-    /// Nothing was heard for [`SILENCE`].
+    /// Nothing was received for [`SILENCE`].
     Silent,
     /// What arrived makes no sense, or the system reports an error.
     Broken(String),
@@ -64,7 +64,7 @@ pub(crate) struct LinkSender(mpsc::UnboundedSender<Option<Frame>>);
 
 impl LinkSender {
     fn send(&self, frame: Frame) {
-        // A link that is gone says so to whoever listens.
+        // A link that is gone reports it as an event.
         let _ = self.0.send(Some(frame));
     }
 

@@ -1,7 +1,7 @@
-//! The thread `hvd-console` that writes everything the job says, to the console and to the files.
-//! A thread, because a terminal that is paused or a disk that hangs must not keep the launcher from
-//! handling signals and ends of workers. The queue to it is short: when nobody reads, the workers
-//! feel it in their pipes, as they would without a launcher.
+//! The thread `hvd-console` that writes everything the job says, to the console and to the files. A
+//! thread, because a terminal that is paused or a disk that hangs must not keep the launcher from
+//! handling signals and ends of workers. The queue to it is short: when its output is not read, the
+//! workers feel it in their pipes, as they would without a launcher.
 
 use std::{fs::File, sync::Arc, thread};
 
@@ -107,7 +107,7 @@ impl ConsoleThread {
         &self.console
     }
 
-    /// Returns when whoever read the console has gone.
+    /// Returns when the reader of the console has gone.
     pub(crate) async fn reader_gone(&self) {
         self.reader_gone.notified().await;
     }
@@ -120,7 +120,7 @@ impl ConsoleThread {
 }
 
 struct ConsoleWriter {
-    /// Gone once nobody reads it.
+    /// Gone once its reader is.
     console: Option<Console<File>>,
     files: OutputFiles,
     reader_gone: Arc<Notify>,
@@ -152,7 +152,7 @@ impl ConsoleWriter {
         };
         let attempt = console.write(stream, bytes);
         if attempt.is_closed {
-            tracing::debug!("nobody reads the console any more");
+            tracing::debug!("the reader of the console has gone");
             self.console = None;
             self.reader_gone.notify_one();
         } else if let Some(notice) = attempt.notice {

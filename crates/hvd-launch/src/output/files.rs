@@ -67,7 +67,7 @@ impl OutputFiles {
     }
 
     /// Appends to the file of one stream of one rank. Returns what the user has to know, if
-    /// anything: a file that cannot be written is told of once.
+    /// anything: a file that cannot be written is reported once.
     pub(crate) fn write(&mut self, rank: usize, stream: Stream, bytes: &[u8]) -> Option<String> {
         let pair = self.0.get_mut(rank)?;
         pair[stream as usize].write(bytes)

@@ -20,7 +20,7 @@ pub(super) struct Outlet<W> {
     writer: W,
     /// Lines that could not be written, wholly or in part.
     lost: u64,
-    /// How many of them the user was told of.
+    /// How many of them were reported to the user.
     told: u64,
     /// The most recent failure, if there was one.
     failure: Option<String>,
@@ -57,8 +57,8 @@ impl<W: Write + AsFd> Outlet<W> {
         }
     }
 
-    /// Writes `head`, which is none of the ranks' and not counted, and then whole lines, the last of
-    /// which may lack its end; or as much of that as possible.
+    /// Writes `head`, which is none of the ranks' and not counted, and then whole lines, the last
+    /// of which may lack its end; or as much of that as possible.
     pub(super) fn write(&mut self, head: &[u8], bytes: &[u8]) -> WriteAttempt {
         let joined;
         let all = if head.is_empty() {
@@ -119,7 +119,7 @@ fn lines(bytes: &[u8]) -> u64 {
     bytes.split_inclusive(|&byte| byte == b'\n').count() as u64
 }
 
-/// Like `write_all`, but patient with a terminal that someone else has made non-blocking. Returns
+/// Like `write_all`, but waits for a terminal that another process has made non-blocking. Returns
 /// how many bytes were written, too.
 fn write_fully(writer: &mut (impl Write + AsFd), bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut written = 0;

@@ -35,7 +35,8 @@ impl PipeReader {
     pub(crate) async fn next(&mut self) -> Option<&[u8]> {
         let read = tokio::select! {
             read = self.pipe.read(&mut self.buffer) => read,
-            // Asks the kernel and not the runtime, whose news may be older than the last bytes.
+            // Asks the kernel and not the runtime, whose readiness may be older than the last
+            // bytes.
             _ = self.all_gone.wait_for(|gone| *gone) => {
                 rustix::io::read(&self.pipe, &mut self.buffer[..]).map_err(Into::into)
             }

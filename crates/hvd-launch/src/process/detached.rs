@@ -4,7 +4,7 @@
 use std::thread;
 
 /// Does `work` on a thread of that name. Without a thread nothing is done, and said in the log;
-/// whoever waits for it has a deadline.
+/// its caller waits with a deadline.
 pub(crate) fn spawn_detached(name: &str, work: impl FnOnce() + Send + 'static) {
     let thread = thread::Builder::new().name(name.to_owned());
     if let Err(error) = thread.spawn(work) {

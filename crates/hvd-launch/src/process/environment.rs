@@ -53,8 +53,8 @@ pub(crate) enum WorkerHost {
 /// What of the launcher's environment a worker gets.
 ///
 /// On this machine `CUDA_VISIBLE_DEVICES` is passed on: a worker sees the same devices as the
-/// launcher, and dropping the variable would let a job use GPUs its user has hidden. Another host has
-/// devices of its own.
+/// launcher, and dropping the variable would let a job use GPUs its user has hidden. Another host
+/// has devices of its own.
 pub(crate) fn passed_on(
     inherited: &[(OsString, OsString)],
     reach: WorkerHost,
@@ -65,7 +65,7 @@ pub(crate) fn passed_on(
         .cloned()
 }
 
-/// What a rank is told about itself, and what options set for all ranks.
+/// A rank's variables about itself, and what options set for all ranks.
 ///
 /// `NCCL_SOCKET_IFNAME` is left alone: on one host NCCL needs no network, and a value the user has
 /// set for other purposes must survive.
@@ -88,7 +88,7 @@ pub(crate) fn rank_variables(
     variables
 }
 
-/// What tells a rank where to meet the others.
+/// The variables that say where a rank meets the others.
 pub(crate) fn store_variables(store_location: StoreLocation<'_>) -> [(&'static str, OsString); 3] {
     [
         (
@@ -103,7 +103,8 @@ pub(crate) fn store_variables(store_location: StoreLocation<'_>) -> [(&'static s
     ]
 }
 
-/// What tells a worker its place. The `OMPI_` names are there because training scripts read them.
+/// The variables of a worker's rank and size. The `OMPI_` names are there because training scripts
+/// read them.
 fn slot_variables(placement: &Placement) -> [(&'static str, String); 10] {
     let Placement {
         rank,

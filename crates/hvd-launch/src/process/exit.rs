@@ -1,4 +1,4 @@
-//! How a process ended, as the kernel tells its parent.
+//! How a process ended, as the kernel reports to its parent.
 
 use serde::{Deserialize, Serialize};
 

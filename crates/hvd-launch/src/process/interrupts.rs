@@ -7,7 +7,7 @@ use tokio::{
 
 use crate::error::{Error, Result};
 
-/// Signals on their way to whoever waits for them.
+/// Signals on their way to the task that waits for them.
 pub(crate) struct Interrupts {
     pub(crate) arrived: mpsc::UnboundedReceiver<i32>,
 }

@@ -1,5 +1,5 @@
 //! The job's key as a file that only its owner can read: the environment of a process can be read
-//! by more programs, and is copied into more logs, than anybody would guess.
+//! by more programs, and is copied into more logs, than one would guess.
 
 use std::{
     fs::{self, OpenOptions},
@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 pub(crate) struct KeyFile(PathBuf);
 
 impl KeyFile {
-    /// A name nobody else will use, in the first place where a file can be made. The file is not
-    /// made yet, so that more than one process can see to its end.
+    /// A name that no other process will use, in the first place where a file can be made. The file
+    /// is not made yet, so that more than one process can see to its end.
     pub(crate) fn reserve() -> Result<PathBuf> {
         let name = JobKey::generate()?.to_hex();
         let name = format!("horovod-{}-{}", rustix::process::getuid(), &name[..16]);
@@ -99,7 +99,7 @@ mod tests {
         );
         // Made, but without room for a byte.
         let error = write_private(Path::new("/dev/full"), b"0");
-        assert!(error.is_err(), "never somebody else's file");
+        assert!(error.is_err(), "never another user's file");
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         assert!(
             KeyFile::create(&path, &key).is_err(),
-            "never somebody else's file"
+            "never another user's file"
         );
         drop(file);
         assert!(!path.exists());

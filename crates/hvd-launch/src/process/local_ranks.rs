@@ -48,7 +48,7 @@ pub(crate) struct LocalRanks {
 struct RankProcess {
     rank: Rank,
     pid: Pid,
-    /// Set as soon as it was reaped; its number may then belong to someone else.
+    /// Set as soon as it was reaped; its number may then belong to another process.
     ended: Arc<AtomicBool>,
 }
 
@@ -59,7 +59,7 @@ impl RankProcess {
 }
 
 impl LocalRanks {
-    /// Starts every rank, in `directory` if that is given; their ends are told to `ends`.
+    /// Starts every rank, in `directory` if that is given; their ends are sent to `ends`.
     pub(crate) fn start(
         command: &[String],
         directory: Option<&Path>,
@@ -76,7 +76,7 @@ impl LocalRanks {
             let (flag, ends) = (Arc::clone(&ended), ends.clone());
             reaper.watch(started.pid, move |outcome| {
                 flag.store(true, Ordering::Relaxed);
-                // Nobody listens any more once the job was given up.
+                // The receiver is gone once the job was given up.
                 let _ = ends.send(RankEnd { rank, outcome });
             });
             local_ranks.processes.push(RankProcess {
@@ -95,24 +95,24 @@ impl LocalRanks {
         Ok((local_ranks, outputs))
     }
 
-    /// Rank and process number of everyone.
+    /// Rank and process number of each.
     pub(crate) fn pids(&self) -> impl Iterator<Item = (Rank, i32)> {
         self.processes
             .iter()
             .map(|process| (process.rank, process.pid.as_raw_pid()))
     }
 
-    /// Whole groups at once, so that nobody slips away by forking; then whoever left its group,
-    /// but for `spared` and what is below these. Nobody gets the signal twice: some programs take a
-    /// second SIGTERM for impatience.
+    /// Whole groups at once, so that no process escapes by forking; then those that left their
+    /// group, but for `spared` and what is below these. No process gets the signal twice: some
+    /// programs take a second SIGTERM for impatience.
     pub(crate) fn signal_everything(&self, signal: Signal, spared: &HashSet<i32>) {
         let running = || self.processes.iter().filter(|process| process.is_running());
         let groups: HashSet<i32> = running().map(|process| process.pid.as_raw_pid()).collect();
-        let everyone = tree::descendants(getpid(), spared);
+        let processes = tree::descendants(getpid(), spared);
         for process in running() {
             worker::signal_group(process.pid, signal);
         }
-        let others = everyone
+        let others = processes
             .into_iter()
             .filter(|entry| !groups.contains(&entry.group));
         tree::signal_all(others, signal);

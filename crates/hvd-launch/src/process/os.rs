@@ -27,13 +27,14 @@ use rustix::process::{
 const PANICKED: i32 = 70;
 
 /// Forks; the child runs `child` and ends with its result as status, without returning into the
-/// caller's stack. Whoever called the launcher, an interpreter perhaps, thus returns once and not
+/// caller's stack. The launcher's caller, an interpreter perhaps, thus returns once and not
 /// twice.
 ///
 /// The caller must be the only thread of the process: locks held by others would stay locked in the
 /// child for ever.
 pub(crate) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // SAFETY: the supervisor calls this before any thread exists, so the child's memory is consistent.
+    // SAFETY: the supervisor calls this before any thread exists, so the child's memory is
+    // consistent.
     let answer = unsafe { libc::fork() };
     if answer < 0 {
         return Err(io::Error::last_os_error());
@@ -77,7 +78,8 @@ impl SignalSet {
 
     fn change_mask(&self, how: i32) -> Self {
         let mut before = Self::new(&[]);
-        // SAFETY: both sets are initialised and live for the call; it cannot fail for a valid `how`.
+        // SAFETY: both sets are initialised and live for the call; it cannot fail for a valid
+        // `how`.
         unsafe { libc::pthread_sigmask(how, &raw const self.0, &raw mut before.0) };
         before
     }
@@ -128,7 +130,7 @@ pub(crate) fn before_exec(command: &mut Command, parent: Pid, open_files: Rlimit
     unsafe { command.pre_exec(last_steps) };
 }
 
-/// Takes over a descriptor that whoever started this process left open for it, and keeps it from
+/// Takes over a descriptor that the parent of this process left open for it, and keeps it from
 /// being inherited further.
 pub(crate) fn take_inherited(number: i32) -> io::Result<OwnedFd> {
     if number <= libc::STDERR_FILENO {

@@ -1,6 +1,6 @@
-//! Collects child processes that have ended and tells whoever waits for them. The only place that
+//! Collects child processes that have ended and calls their callbacks. The only place that
 //! waits for children while a job runs, because orphans that were adopted have to be reaped too,
-//! and waiting for any child would take a status away from whoever waits for one.
+//! and waiting for any child would take a status away from a wait for one.
 
 use std::{
     collections::HashMap,
@@ -50,15 +50,15 @@ impl Reaper {
         }
     }
 
-    /// Has `callback` told how the child `pid` ends. To be called before anything is awaited after
-    /// the child was started.
+    /// Calls `callback` with how the child `pid` ends. To be called before anything is awaited
+    /// after the child was started.
     pub(crate) fn watch(&self, pid: Pid, callback: impl FnOnce(ProcessExit) + Send + 'static) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.insert(pid.as_raw_pid(), Box::new(callback));
     }
 
-    /// Starts a child from any thread and has `callback` told how it ends. The child must not be
-    /// waited for by anybody else.
+    /// Starts a child from any thread and calls `callback` with how it ends. The child must not be
+    /// waited for anywhere else.
     pub(crate) fn spawn(
         &self,
         command: &mut Command,

@@ -19,7 +19,7 @@ use rustix::{
 
 use super::{exit::ProcessExit, reaper::Reaper};
 
-/// The most that is read of an answer; nobody asks for more.
+/// The most that is read of an answer; no caller needs more.
 const OUTPUT_LIMIT: usize = 256 * 1024;
 
 /// How long a killed process is waited for; one that hangs in a driver may never end.
@@ -28,7 +28,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Who waits for the children of this process.
 #[derive(Clone)]
 pub(crate) enum ReapedBy {
-    /// A reaper, which must be told of every child.
+    /// A reaper, with which every child must be registered.
     Reaper(Reaper),
     /// The code that started the child.
     #[cfg(test)]
@@ -86,7 +86,7 @@ fn is_ready(descriptor: BorrowedFd<'_>, end: Instant) -> io::Result<bool> {
     }
 }
 
-/// A child that is ended, with all it started, when nobody needs it any more.
+/// A child that is ended, with all it started, when this value is dropped.
 struct ChildGuard {
     pid: Option<Pid>,
     end: Receiver<ProcessExit>,

@@ -77,7 +77,7 @@ pub(crate) struct Assignment {
 pub(crate) enum Secret {
     /// The key itself in hexadecimal: only over ssh.
     Key(String),
-    /// A number from which the key follows for whoever knows the token.
+    /// A number from which the key follows for an agent that knows the token.
     Nonce(Vec<u8>),
 }
 
@@ -85,7 +85,7 @@ pub(crate) enum Secret {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Introduction {
     pub(crate) version: String,
-    /// The host's own name, or the one it was told to use.
+    /// The host's own name, or the one it was given.
     pub(crate) name: String,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Introduction {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RankAssignment {
     pub(crate) rank: u32,
-    /// What only this rank is told.
+    /// Variables of this rank alone.
     pub(crate) variables: Vec<(String, String)>,
 }
 
@@ -145,7 +145,7 @@ pub(crate) enum AgentNotice {
     Started { pids: Vec<(u32, i32)> },
     /// The ranks could not be started.
     Failed { code: i32, problem: String },
-    /// Somebody ends the agent; its ranks go with it.
+    /// A signal ends the agent; its ranks end with it.
     Leaving { why: String },
     /// A rank has ended.
     Ended { rank: u32, outcome: ProcessExit },

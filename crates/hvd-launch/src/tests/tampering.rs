@@ -1,5 +1,5 @@
-//! A proxy between driver and agent changes, drops, repeats, reorders and replays records: the link is
-//! lost, with that as its reason, and no order and no notice is changed.
+//! A proxy between driver and agent changes, drops, repeats, reorders and replays records: the link
+//! is lost, with that as its reason, and no order and no notice is changed.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(15);
 
 type TestLink = AgentLink<String, String>;
 
-/// Says numbers until the link is lost, and hears those of the other end.
+/// Sends numbers until the link is lost, and receives those of the other end.
 async fn talk(mut link: TestLink) -> Loss {
     for round in 0.. {
         link.outgoing().send_message(&format!("order {round}"));

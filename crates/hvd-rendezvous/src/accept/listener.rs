@@ -13,7 +13,7 @@ use crate::deadline::Socket;
 pub trait Listener: AsFd + Send + Sync + 'static {
     /// Its connections.
     type Stream: Socket + Send + Sync + 'static;
-    /// Waits for the next connection; also tells who has called.
+    /// Waits for the next connection; also returns its peer.
     fn next(&self) -> io::Result<(Self::Stream, String)>;
 }
 

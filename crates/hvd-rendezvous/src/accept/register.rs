@@ -128,7 +128,7 @@ impl<S: Socket> ConnectionRegister<S> {
         self.lock().drop_oldest();
     }
 
-    /// Hangs up on everybody and returns the threads that will therefore end.
+    /// Closes every connection and returns the threads that will therefore end.
     pub(super) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut entries = self.lock();
         for connection in entries.open.drain(..) {

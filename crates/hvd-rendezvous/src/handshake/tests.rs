@@ -76,7 +76,7 @@ fn a_hello_without_the_key_is_told_so_and_nothing_else() {
     assert_eq!(received, b"HVDR\xff");
 }
 
-/// A hello that an honest connector has sent, as somebody on the way records it.
+/// A hello that an honest connector has sent, as an attacker on the path records it.
 fn recorded_hello(key: &JobKey) -> [u8; HELLO] {
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
     let key = key.clone();
@@ -137,7 +137,7 @@ fn hand_4_the_purpose_cannot_be_changed_on_the_way() {
     let key = key();
     let inner = key.clone();
     let (connected, accepted) = against(&key, move |stream| {
-        // Somebody in the middle passes everything on, but asks for the store instead.
+        // A man in the middle passes everything on, but asks for the store instead.
         let (mut victim, mut middle) = UnixStream::pair().unwrap();
         let connector = thread::Builder::new()
             .name("hvd-test-victim".into())

@@ -1,4 +1,4 @@
-//! What somebody on the way can and cannot do to a session.
+//! What an attacker on the path can and cannot do to a session.
 
 use proptest::prelude::*;
 

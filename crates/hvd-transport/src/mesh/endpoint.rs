@@ -19,7 +19,7 @@ pub(super) struct Endpoint {
     pub(super) hostname: String,
     /// Its host, so that no two have the same.
     pub(super) host_identity: String,
-    /// Which wires it was told to use.
+    /// Which wires it is set to use.
     kind: String,
     /// The unix socket at which it could hand out shared memory; empty if there is none.
     pub(super) socket: String,
@@ -91,7 +91,7 @@ impl Endpoint {
     }
 }
 
-/// Which wires a rank was told to use, as one word for all that has to be equal.
+/// Which wires a rank is set to use, as one word for all that has to be equal.
 fn wires(options: &MeshOptions) -> String {
     let connections = options.tcp.connections;
     let connections = connections.map(|connections| format!(" with {connections} connections"));

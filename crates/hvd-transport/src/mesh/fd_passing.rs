@@ -52,7 +52,7 @@ impl MemoryOffer {
         &self.name
     }
 
-    /// Creates memory for a host and hands it to whoever comes.
+    /// Creates memory for a host and hands it to each rank that connects.
     pub(super) fn serve(
         self,
         host_group: &HostGroup,
@@ -126,7 +126,7 @@ pub(super) fn fetch(
     let doing = "getting shared memory from the first rank of this host";
     let address = SocketAddr::from_abstract_name(name).map_err(Error::io(doing))?;
     let stream = UnixStream::connect_addr(&address).map_err(Error::io(doing))?;
-    // The files travel beside the session: nobody is on the way of a socket of this host.
+    // The files travel beside the session: a socket of this host has no path to attack.
     let _session = handshake::connect(&mut Timed::new(&stream, end), key, Purpose::Segment)?;
     let flags = usize::from(host_group.has_flags) * host_group.ranks.len();
     let mut files = Vec::with_capacity(1 + flags);

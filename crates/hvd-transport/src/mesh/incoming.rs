@@ -1,6 +1,6 @@
 //! This rank's port: takes connections of other ranks in whatever order they come. During joining
-//! it gives out lifelines when they are asked for; lanes are for [`super::lazy_connect`], which takes it
-//! over.
+//! it gives out lifelines when they are asked for; lanes are for [`super::lazy_connect`], which
+//! takes it over.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -171,7 +171,7 @@ fn receive(
         kept.limit_read(None).map_err(StoreError::io(doing))?;
         kept.limit_write(None).map_err(StoreError::io(doing))?;
         let stream = kept.try_clone().map_err(StoreError::io(doing))?;
-        // After the answer, because whoever takes the connection may send on it at once.
+        // After the answer, because the receiver of the connection may send on it at once.
         let secure = SecureConnection { stream, session };
         event_sender.send(ConnectionEvent::Arrived((rank, purpose, number), secure));
     }

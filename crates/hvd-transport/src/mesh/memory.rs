@@ -91,7 +91,7 @@ impl Bootstrap {
         )
     }
 
-    /// Gets the memory, and hears from all ranks whether they did; the outcome is the same on all
+    /// Gets the memory, and learns from all ranks whether they did; the outcome is the same on all
     /// ranks of a host. A rank that is alone on its host gets none, and that is no trouble.
     fn hand_over(
         &self,
@@ -100,7 +100,7 @@ impl Bootstrap {
         store: &mut dyn Store,
     ) -> Result<std::result::Result<Option<HostMemory>, String>> {
         let ranks = host_group.ranks.clone();
-        // The offer stands until everybody has reported.
+        // The offer stands until every rank has reported.
         let (memory, server) = match self.obtain(host_group, offer) {
             Ok((memory, server)) => (Ok(memory), server),
             Err(error) => (Err(error.to_string()), None),

@@ -1,23 +1,24 @@
 //! How the ranks of a job come to be connected with each other.
 //!
 //! 1. Every rank opens a port, and a unix socket where it could hand out shared memory.
-//! 2. All exchange their [`Endpoint`]s through the store: where they listen, which host they are on.
+//! 2. All exchange their [`Endpoint`]s through the store: where they listen, which host they are
+//!    on.
 //! 3. On every host with several ranks the first hands memory to the others, and all exchange
-//!    whether that worked. If it did for everybody on a host, it is used there.
+//!    whether that worked. If it did for every rank of a host, it is used there.
 //! 4. Every rank connects its lifeline to rank 0.
 //!
-//! Lanes between ranks that share no memory are connected when they are first needed ([`lazy_connect`]), so
-//! that a rank has connections to those it works with and not to all.
+//! Lanes between ranks that share no memory are connected when they are first needed
+//! ([`lazy_connect`]), so that a rank has connections to those it works with and not to all.
 //!
 //! - `MESH-1` a job can be joined again and again, also by ranks that failed to before. The store
 //!   numbers the attempts of all ranks; an attempt meets those whose endpoints come with its own in
 //!   step 2, and that meeting is known by rank 0's number.
 //! - `MESH-1b` a rank that gives up counts no more: before the meeting the others go on waiting for
 //!   its next attempt; if it gives up in step 3, they go back to step 2; afterwards it is a failure
-//!   that they hear of by their lifelines.
+//!   that their lifelines report.
 //! - `MESH-2` every step ends by [`MeshOptions::timeout`], and says whom it waited for.
 //! - `MESH-3` each incoming connection is authenticated by a thread of its own, so a stranger at
-//!   the port delays nobody (see [`hvd_rendezvous::accept`]).
+//!   the port delays no rank (see [`hvd_rendezvous::accept`]).
 
 mod directory;
 mod endpoint;
@@ -216,7 +217,7 @@ fn attempt(
     abort.check()?;
     let number = store.number()?;
     let incoming = Incoming::listen(options, number, abort)?;
-    // A failure is told to the others in step 3, and only if they would have used the memory.
+    // A failure is reported to the others in step 3, and only if they would have used the memory.
     let offer = (options.kind != TransportKind::Tcp).then(MemoryOffer::open);
     let mut endpoint = Endpoint::of(options, number, incoming.address(), offer.as_ref());
     if let Some(identity) = &overrides.host_identity {
@@ -366,7 +367,7 @@ impl Bootstrap {
         }
     }
 
-    /// What the others are told of this rank's attempt.
+    /// What the others learn of this rank's attempt.
     fn failure(&self, error: &Error) -> Failure {
         let (rank, host) = (self.rank(), self.options().placement.hostname.clone());
         match error {

@@ -1,9 +1,9 @@
 //! Where a rank listens during joining, and where it finds the others.
 //!
-//! A job on one host, or on a network where everybody has one address, listens at that address
-//! and says so in its endpoint. Among several hosts the launcher has found out, for every pair of
-//! them, an address that works; then a rank listens at all addresses of its host, its endpoint gives
-//! the port, and whoever connects takes the address from its own routes.
+//! A job on one host, or on a network where every host has one address, listens at that address and
+//! says so in its endpoint. Among several hosts the launcher has found out, for every pair of them,
+//! an address that works; then a rank listens at all addresses of its host, its endpoint gives the
+//! port, and the connecting rank takes the address from its own routes.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -6,7 +6,7 @@
 //! - `TIE-1` the higher rank either connects a lane or lets the lower one, never both: what it
 //!   decided first, under a lock, holds.
 //! - `TIE-2` the lower rank lets the higher one in whatever it has begun itself, because by
-//!   `TIE-1` its own attempt is then told that it is not needed.
+//!   `TIE-1` its own attempt is then refused as not needed.
 //! - `TIE-3` the first connection of a lane decides on all of them.
 
 use std::collections::HashMap;

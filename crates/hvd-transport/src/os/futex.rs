@@ -20,7 +20,7 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, deadline: Option<Instant>) -> i
     }
 }
 
-/// Wakes whoever sleeps on `word`.
+/// Wakes all threads that sleep on `word`.
 pub(crate) fn wake(word: &AtomicU32) {
     // It fails for bad addresses only, which a reference is not.
     let _ = futex::wake(word, Flags::empty(), u32::MAX);

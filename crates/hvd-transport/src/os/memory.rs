@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A file without a name, of a size that nobody can change any more. Its memory is zero, and
+/// A file without a name, of a size that no process can change any more. Its memory is zero, and
 /// exists from the first write on.
 pub(crate) fn create(name: &str, length: usize) -> io::Result<OwnedFd> {
     let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, length as u64)?;
-    // A peer that shrank the file would kill everybody at the next access.
+    // A peer that shrank the file would kill every rank at its next access.
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
 }
@@ -33,7 +33,7 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the memory belongs to the mapping, not to a thread; all access is by atomics or by
-// functions whose callers promise that nobody else is in the same area.
+// functions whose callers promise that nothing else accesses the same area.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -89,7 +89,7 @@ impl Mapping {
     /// If the area does not lie in the mapping.
     pub(crate) unsafe fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let pointer = self.pointer(offset, bytes.len());
-        // SAFETY: the area is in bounds, nobody else is in it, and `bytes` cannot overlap it,
+        // SAFETY: the area is in bounds, nothing else accesses it, and `bytes` cannot overlap it,
         // because no reference into it is ever made.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.as_ptr(), bytes.len()) };
     }
@@ -111,20 +111,20 @@ impl Mapping {
     /// The `length` bytes at `offset`, where they are.
     ///
     /// # Safety
-    /// As long as the slice lives, nobody may write to the area, and it holds no atomics.
+    /// As long as the slice lives, nothing may write to the area, and it holds no atomics.
     ///
     /// # Panics
     /// If the area does not lie in the mapping.
     pub(crate) unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         let pointer = self.pointer(offset, length);
-        // SAFETY: in bounds, always initialised, alive as long as `self`, and nobody writes.
+        // SAFETY: in bounds, always initialised, alive as long as `self`, and nothing writes to it.
         unsafe { slice::from_raw_parts(pointer.as_ptr(), length) }
     }
 
     /// The `length` bytes at `offset`, to write where they are.
     ///
     /// # Safety
-    /// As long as the slice lives, nobody else may access the area, and it holds no atomics.
+    /// As long as the slice lives, nothing else may access the area, and it holds no atomics.
     ///
     /// # Panics
     /// If the area does not lie in the mapping.
@@ -134,7 +134,8 @@ impl Mapping {
     )]
     pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
         let pointer = self.pointer(offset, length);
-        // SAFETY: in bounds, always initialised, alive as long as `self`, and nobody else is there.
+        // SAFETY: in bounds, always initialised, alive as long as `self`, and accessed by nothing
+        // else.
         unsafe { slice::from_raw_parts_mut(pointer.as_ptr(), length) }
     }
 

@@ -1,4 +1,4 @@
-//! What the standard library does not tell about, or set on, a TCP socket.
+//! What the standard library does not query about, or set on, a TCP socket.
 
 #![expect(
     unsafe_code,

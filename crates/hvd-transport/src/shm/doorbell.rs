@@ -4,7 +4,7 @@
 //! 0 sequence u32, counts rings | 4 sleeping u32, 1 while the owner may be asleep
 //! ```
 //!
-//! Whoever changed something the owner may wait for calls [`Doorbell::notify`], which costs a
+//! A peer that changed something the owner may wait for calls [`Doorbell::notify`], which costs a
 //! fence and a load while the owner is awake. The owner says that it is going to sleep, looks a
 //! last time, and sleeps:
 //!

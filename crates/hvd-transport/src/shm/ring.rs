@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 
 use crate::os::memory::Mapping;
 
-/// The most that is moved before the other end is told.
+/// The most that is moved before the other end is notified.
 pub(super) const PIECE: usize = 64 * 1024;
 
 /// Where a ring lies in its segment.

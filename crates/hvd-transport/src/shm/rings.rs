@@ -95,7 +95,7 @@ impl Rings {
         self.part.consumers[peer][lane as usize].available() != Ok(0)
     }
 
-    /// Whether a control message of anybody is there.
+    /// Whether a control message of any peer is there.
     pub(crate) fn has_control(&self) -> bool {
         (0..self.doorbells.len()).any(|peer| self.can_recv(peer, Lane::Control))
     }

@@ -256,7 +256,7 @@ impl Segment {
     }
 }
 
-/// One rank's ends of its rings, by peer and lane, and its view of everybody's slots.
+/// One rank's ends of its rings, by peer and lane, and its view of the slots of all ranks.
 #[derive(Debug)]
 pub(crate) struct SegmentPart {
     pub(crate) producers: Vec<[Producer; 2]>,

@@ -2,7 +2,7 @@
 //! parts and taken, and every member does the same with the same chunks in the same order.
 //!
 //! ```text
-//! put      fills the next own slot; waits until everybody has taken what was in it
+//! put      fills the next own slot; waits until all others have taken what was in it
 //! show     lets the others read it
 //! parts    waits until all have shown; lends all members' values of this rank's part, and the
 //!          place for the result, which is this rank's part of its own slot
@@ -12,10 +12,10 @@
 //! ```
 //!
 //! A chunk of which nothing is reduced in parts is put, shown, read with `shown` or `whole`, and
-//! taken; whoever has nothing to show puts an empty one.
+//! taken; a rank that has nothing to show puts an empty one.
 //!
-//! The stages work on different chunks: `put` may be [`SharedSlots::DEPTH`] chunks ahead of `take`. The
-//! order is fixed by counts in here, so a caller cannot reach bytes that are not its turn's.
+//! The stages work on different chunks: `put` may be [`SharedSlots::DEPTH`] chunks ahead of `take`.
+//! The order is fixed by counts in here, so a caller cannot reach bytes that are not its turn's.
 
 use std::ops::Range;
 

@@ -14,7 +14,8 @@
 //! replaced its own part by the result; `taken` the chunks of the second which the first will not
 //! read any more.
 //!
-//! - `SLOT-1` before a rank writes to a slot again, all who were shown its last chunk have taken it.
+//! - `SLOT-1` before a rank writes to a slot again, all who were shown its last chunk have taken
+//!   it.
 //! - `SLOT-2` of a chunk that is shown, its owner writes its own part only, until it is finished;
 //!   others read everything but that part, and that part only once it is finished.
 //! - `SLOT-3` counts are stored with release after the last access they are about, and loaded with
@@ -35,7 +36,7 @@ use super::segment::LINE;
 use crate::os::memory::Mapping;
 
 /// Slots of each rank: one being filled, one being reduced and one being taken, and one in reserve
-/// so that nobody waits for the slowest reader at once.
+/// so that no rank waits for the slowest reader at once.
 pub(super) const DEPTH: usize = 4;
 
 /// Where the first of the slot numbers lies in a line.
@@ -86,7 +87,8 @@ struct Pair {
     seen: [u64; 3],
 }
 
-/// One rank's slots, and its view of those of its peers. Peers are numbered by their index in the segment.
+/// One rank's slots, and its view of those of its peers. Peers are numbered by their index in the
+/// segment.
 #[derive(Debug)]
 pub(crate) struct Slots {
     memory: Arc<Mapping>,
@@ -206,7 +208,7 @@ impl Slots {
         unsafe { self.memory.bytes(offset, part.len()) }
     }
 
-    /// A part of a slot of this rank that nobody else is in: of the next slot once it is free
+    /// A part of a slot of this rank that no other rank accesses: of the next slot once it is free
     /// (`SLOT-1`), and of a shown one this rank's own part (`SLOT-2`).
     #[expect(
         clippy::mut_from_ref,

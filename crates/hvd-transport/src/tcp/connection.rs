@@ -1,9 +1,9 @@
 //! One connection: what moves on it, and whether its other end is closed (`TCP-1`).
 //!
 //! Bytes travel as they are, or sealed by the connection's session. Sealed, a byte counts as sent
-//! when its whole record has gone to the kernel: a caller that was told of fewer bytes than it gave
-//! comes again with the rest, as for any connection that is full, and nothing waits in this process
-//! for somebody to send it.
+//! when its whole record has gone to the kernel: a caller that was returned fewer bytes than it
+//! gave comes again with the rest, as for any connection that is full, and nothing waits in this
+//! process for a later call to send it.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

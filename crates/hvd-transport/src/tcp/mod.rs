@@ -2,17 +2,17 @@
 //! made when they are first needed ([`links`]).
 //!
 //! A connection that ends is not an error by itself, because a rank that leaves in peace closes
-//! it too. Whether a rank died is the business of the [`crate::Lifeline`], whose news is at most
+//! it too. Whether a rank died is the business of the [`crate::Lifeline`], whose report is at most
 //! milliseconds behind. So:
 //!
 //! - `TCP-1` the end of a connection is noted; nothing moves on it any more, and a lane that has
 //!   come to it does not go on.
 //! - `TCP-2` a wait that needs that peer gives the lifeline [`GRACE`] to name the rank that failed
 //!   first, and then fails with this one. Control messages are needed from rank 0, and on rank 0
-//!   from everybody; whoever leaves in peace does so after the last of them. The same goes for a
+//!   from every peer; a rank that shuts down does so after the last of them. The same goes for a
 //!   lane that could not be connected, and for one that is not connected to a rank that has left.
-//! - `TCP-3` a lane is connected by whoever sends on it. A rank that waits for another's bytes waits
-//!   for its connection too, and for the news of its death like anybody.
+//! - `TCP-3` a lane is connected by its first sender. A rank that waits for another's bytes waits
+//!   for its connection too, and learns of its death like any other rank.
 
 mod bundle;
 mod close;
@@ -53,7 +53,7 @@ pub(crate) struct Tcp {
     wanted: Vec<PolledConnection>,
     /// How eager waits for control messages spin.
     spin: SpinPolicy,
-    /// Whether somebody waits for the next control message.
+    /// Whether a thread waits for the next control message.
     eager: bool,
     /// The process whose connections these are; a forked child must not close them.
     process: u32,
@@ -225,7 +225,7 @@ impl Tcp {
         is_unused.then(departed)?.map(|since| (peer, since))
     }
 
-    /// `TCP-2`: nobody was named in time, so it is this peer.
+    /// `TCP-2`: no failed rank was named in time, so it is this peer.
     fn give_up(&self, peer: Rank, lane: Lane) -> Result<Wake> {
         let own = self.context.rank;
         let host = self.context.topology.host_name(own);

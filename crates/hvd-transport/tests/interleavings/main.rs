@@ -2,7 +2,7 @@
 //!
 //! `shm.rs` compiles the crate's own files over the memory and the futex of `os.rs`, which loom
 //! watches: two threads at the same byte, one of them writing, fail the test, and so does a sleeper
-//! whom nobody wakes.
+//! that is never woken.
 
 #![deny(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

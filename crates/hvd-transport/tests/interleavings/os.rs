@@ -41,7 +41,8 @@ pub(crate) mod memory {
         pub(crate) unsafe fn copy_in(&self, offset: usize, bytes: &[u8]) {
             for (cell, &byte) in self.bytes[offset - BYTES..].iter().zip(bytes) {
                 cell.with_mut(|place| {
-                    // SAFETY: loom gives a valid pointer, and has checked that nobody else uses it.
+                    // SAFETY: loom gives a valid pointer, and has checked that nothing else uses
+                    // it.
                     unsafe { *place = byte }
                 });
             }
@@ -50,7 +51,8 @@ pub(crate) mod memory {
         pub(crate) unsafe fn copy_out(&self, offset: usize, buffer: &mut [u8]) {
             for (cell, byte) in self.bytes[offset - BYTES..].iter().zip(buffer) {
                 cell.with(|place| {
-                    // SAFETY: loom gives a valid pointer, and has checked that nobody writes to it.
+                    // SAFETY: loom gives a valid pointer, and has checked that nothing writes to
+                    // it.
                     *byte = unsafe { *place };
                 });
             }
@@ -64,8 +66,8 @@ pub(crate) mod memory {
     }
 }
 
-/// The kernel's futex: a word is compared, and the caller put to sleep, under a lock that whoever
-/// wakes takes too.
+/// The kernel's futex: a word is compared, and the caller put to sleep, under a lock that any
+/// thread that wakes takes too.
 pub(crate) mod futex {
     use std::io;
     use std::time::Instant;

@@ -50,7 +50,7 @@ fn ssh(host: &HostReport) -> String {
     }
 }
 
-/// Differences that nobody can tell from the time an answer takes are none.
+/// A difference within the round trip of an answer counts as none.
 fn clock(offset: Option<f64>) -> String {
     match offset {
         None => ABSENT.to_owned(),

@@ -23,7 +23,7 @@ const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes an introduction may have.
 const LIMIT: u32 = 4096;
 
-/// Hears an agent out and gives its connection to whoever expects it.
+/// Reads an agent's introduction and gives its connection to the task that expects it.
 pub(super) fn receive(
     mut guest: AcceptedConnection<TcpStream>,
     expected: &ExpectedAgents,

@@ -8,7 +8,7 @@ use crate::hosts::{
     ssh::{quote, run_there},
 };
 
-/// Most modules that are told of one by one.
+/// Most modules that are reported one by one.
 const LISTED_MODULES: usize = 5;
 
 pub(super) fn judge(

@@ -22,8 +22,8 @@ pub(super) fn version(
     })
 }
 
-/// Compares what the doctor learned with the first host that told as much: the driver itself may
-/// be a machine that trains nothing.
+/// Compares what the doctor learned with the first host that reported as much: the driver itself
+/// may be a machine that trains nothing.
 pub(super) fn packages(
     driver: &HostFacts,
     hosts: &[HostAnswer<'_>],

@@ -352,7 +352,7 @@ fn full_disks_are_fatal_for_temporary_files_only() {
             .1
             .contains("does not exist")
     );
-    // A read-only image is always full, and nobody writes there.
+    // A read-only image is always full, and no program writes there.
     let image = |facts: &mut HostFacts| {
         full(&mut facts.disk);
         facts.disk.as_mut().unwrap().read_only = true;

@@ -100,8 +100,8 @@ fn stderr_of(ssh: Option<&Ssh>) -> String {
 }
 
 /// What the agent says next; nothing once its `ssh` has ended and it has no more to say. `end` is
-/// how that `ssh` ended. The last words of an agent may come after the end of its `ssh`, by another
-/// connection: they are waited for if it ended well.
+/// how that `ssh` ended. The exit report of an agent may come after the end of its `ssh`, by
+/// another connection: it is waited for if `ssh` ended well.
 async fn next_event(
     link: &mut LinkToAgent,
     ssh: &mut Option<Ssh>,

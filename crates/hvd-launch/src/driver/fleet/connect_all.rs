@@ -1,4 +1,4 @@
-//! Calls every agent at once and waits for all, so that a user hears of all troubles together.
+//! Calls every agent at once and waits for all, so that a user sees all failures together.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,7 +24,7 @@ pub(super) fn ranks_of(start: &AgentStart) -> HashSet<Rank> {
     ranks.map(|rank| Rank::new(rank.rank)).collect()
 }
 
-/// Calls every host at once and waits for all, so that a user hears of all troubles together.
+/// Calls every host at once and waits for all, so that a user sees all failures together.
 pub(super) async fn start_all(
     starts: Vec<AgentStart>,
     port: AgentPort,

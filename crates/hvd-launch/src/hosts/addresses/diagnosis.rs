@@ -1,4 +1,4 @@
-//! From the pattern of failures to its likely cause: one host that nobody reaches has a firewall,
+//! From the pattern of failures to its likely cause: one host that no other reaches has a firewall,
 //! two hosts that fail both ways share no network. Each finding is a sentence with what to do.
 
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ impl Reachability {
         causes
     }
 
-    /// First the hosts nobody reaches, then those that reach nobody, then what is left.
+    /// First the hosts that no other reaches, then those that reach no other, then what is left.
     fn causes_by_host(&self) -> Vec<String> {
         let mut left: Vec<_> = self
             .failures()

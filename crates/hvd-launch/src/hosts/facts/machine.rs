@@ -1,5 +1,5 @@
 //! Facts of the machine: who it is, what it has, what it allows. Reads a few files of the kernel;
-//! each function answers `None` or nothing where the kernel does not tell.
+//! each function answers `None` or nothing where the kernel does not say.
 
 use std::{
     fs::{self, File},

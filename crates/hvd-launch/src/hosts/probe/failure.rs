@@ -21,7 +21,7 @@ pub(crate) enum ProbeFailure {
     /// The firewall of this host does not let it out.
     #[error("this host may not send there; look at its own firewall")]
     Forbidden,
-    /// Somebody else of this job has that address, too.
+    /// Another host of this job has that address, too.
     #[error("another host of the job, number {identity}, answers at that address")]
     AnotherHost {
         /// Who answered.
@@ -33,7 +33,7 @@ pub(crate) enum ProbeFailure {
     /// Another job listens there.
     #[error("another horovod job listens at that address and port")]
     WrongKey,
-    /// Somebody accepted the connection and closed it.
+    /// A server accepted the connection and closed it.
     #[error("the connection was closed at once, as a port forwarder without a target does")]
     HungUp,
     /// Something else, in words.

@@ -41,7 +41,7 @@ pub(crate) struct ProbePort {
 
 impl ProbePort {
     /// Listens at all addresses, on a free port, of `range` if there is one (both ends belong to
-    /// it), and tells callers that know `key` this host's `identity`.
+    /// it), and sends callers that know `key` this host's `identity`.
     pub(crate) fn open(range: Option<(u16, u16)>, key: &JobKey, identity: u32) -> Result<Self> {
         let listener = listener(range).map_err(Error::system(OPENING))?;
         let address = listener.local_addr().map_err(Error::system(OPENING))?;

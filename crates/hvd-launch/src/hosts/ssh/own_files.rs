@@ -36,7 +36,7 @@ print(f if u.scheme == 'file' and f.endswith('.whl') and os.path.isfile(f) else 
 pub(crate) struct OwnFiles {
     /// The wheel that this Horovod was installed from.
     pub(crate) wheel: Option<String>,
-    /// How `ssh` recognises the host; none if it does not tell.
+    /// How `ssh` recognises the host; none if it does not say.
     pub(crate) known_hosts: Option<KnownHosts>,
     /// The kind and the text of the first public key that `ssh` offers from a file.
     pub(crate) public_key: Option<String>,
@@ -146,7 +146,8 @@ fn public_key(settings: &str, home: Option<PathBuf>) -> Option<String> {
         })
 }
 
-/// Whether lines can be added to a file, which need not exist yet. Removing one needs the directory.
+/// Whether lines can be added to a file, which need not exist yet. Removing one needs the
+/// directory.
 fn can_be_written(file: &Path) -> bool {
     let Some(directory) = file.parent() else {
         return false;

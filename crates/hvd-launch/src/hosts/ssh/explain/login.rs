@@ -45,7 +45,7 @@ fn host_key_unknown(facts: &Facts<'_>) -> (String, String) {
     )
 }
 
-/// The line that tells ssh the host's key, in the first of its files that can be written; none if
+/// The line that adds the host's key, in the first of its files that can be written; none if
 /// there is no such file. Which these are, ssh knows: `~/.ssh` may be mounted read-only.
 fn learn(facts: &Facts<'_>) -> Option<String> {
     let (name, port, file) = match &facts.own.known_hosts {
@@ -179,7 +179,7 @@ fn on_the_spot(facts: &Facts<'_>) -> String {
     })
 }
 
-/// A server does not tell its clients that it holds an account for locked. Root's never is.
+/// A server does not say to its clients that it takes an account as locked. Root's never is.
 fn locked(facts: &Facts<'_>) -> String {
     match facts.user() {
         Some(user) if user != "root" => format!(

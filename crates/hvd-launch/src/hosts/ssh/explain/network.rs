@@ -143,7 +143,7 @@ fn silent(facts: &Facts<'_>) -> (String, String) {
 fn unreachable(facts: &Facts<'_>) -> (String, String) {
     let address = between(facts.stderr, "connect to host ", " port").unwrap_or(facts.name());
     let address = quote(address);
-    // So says a neighbour whom nobody answers, or the router in front of it.
+    // Sent by a neighbour whose ARP request got no answer, or by the router in front of it.
     if facts.stderr.contains("No route to host") {
         return (
             format!(

@@ -28,7 +28,8 @@ pub enum Attack {
     Repeat,
     /// It comes after its successor.
     Swap,
-    /// A record of another connection comes in its place.
+    /// The record of the same number of an earlier connection comes in its place. Connections of
+    /// which there is no earlier one pass unchanged, and are recorded.
     Replay,
 }
 
@@ -99,6 +100,19 @@ impl TamperingProxy {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the next connection can be tampered with: for a replay, another one must have sent
+    /// as many records before.
+    pub fn is_ready(&self) -> bool {
+        let Tampering {
+            direction,
+            after,
+            attack,
+            ..
+        } = self.tampering;
+        let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        attack != Attack::Replay || recorded.contains_key(&(direction, after))
+    }
+
     /// Listens at `bind` and forwards to `target`; returns the address to connect to.
     pub fn in_front_of(&self, target: SocketAddr, bind: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(bind)?;
@@ -160,7 +174,10 @@ impl TamperingProxy {
         for number in 0.. {
             let record = read_record(from)?;
             let before = self.record(direction, number, &record);
-            if direction != self.tampering.direction || number != self.tampering.after {
+            let is_passed = direction != self.tampering.direction
+                || number != self.tampering.after
+                || (self.tampering.attack == Attack::Replay && before.is_none());
+            if is_passed {
                 to.write_all(&record)?;
                 continue;
             }
@@ -189,17 +206,10 @@ impl TamperingProxy {
             Attack::Drop => record.clear(),
             Attack::Repeat => record.extend_from_within(..),
             Attack::Swap => record.splice(..0, read_record(from)?).for_each(drop),
-            // Without another connection so far, one's own length in zeros.
-            Attack::Replay => record = other.unwrap_or_else(|| zeros(&record)),
+            Attack::Replay => record = other.unwrap_or_default(),
         }
         Ok(record)
     }
-}
-
-fn zeros(record: &[u8]) -> Vec<u8> {
-    let mut zeros = record.to_vec();
-    zeros[4..].fill(0);
-    zeros
 }
 
 fn read_record(mut from: &TcpStream) -> io::Result<Vec<u8>> {

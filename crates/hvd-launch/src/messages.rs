@@ -1,5 +1,5 @@
 //! Every sentence of the launcher that people read or match on, in one place. Pure text; who says
-//! it and when is decided in `exec/`.
+//! it and when is decided in `driver/`, `agent/` and `supervisor/`.
 
 use std::{fmt::Write as _, time::Duration};
 

@@ -18,7 +18,7 @@ const HEADER: usize = 9;
 
 /// One unit of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub(crate) enum Packet {
     /// A message to whoever holds the other end.
     Message(Vec<u8>),
     /// A new channel, and what it is for.
@@ -33,7 +33,7 @@ pub(crate) enum Frame {
     Alive,
 }
 
-impl Frame {
+impl Packet {
     /// The frame as bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, channel, bytes): (u8, u32, &[u8]) = match self {
@@ -103,28 +103,29 @@ mod tests {
 
     use super::*;
 
-    fn decode(bytes: &[u8]) -> io::Result<Vec<Frame>> {
+    fn decode(bytes: &[u8]) -> io::Result<Vec<Packet>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
         runtime.block_on(async {
             let (mut stream, mut frames) = (bytes, Vec::new());
-            while let Some(frame) = Frame::read(&mut stream).await? {
+            while let Some(frame) = Packet::read(&mut stream).await? {
                 frames.push(frame);
             }
             Ok(frames)
         })
     }
 
-    fn any_frame() -> impl Strategy<Value = Frame> {
+    fn any_frame() -> impl Strategy<Value = Packet> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..40);
         prop_oneof![
-            bytes().prop_map(Frame::Message),
-            (any::<u32>(), bytes()).prop_map(|(channel, purpose)| Frame::Open { channel, purpose }),
-            (any::<u32>(), bytes()).prop_map(|(channel, bytes)| Frame::Data { channel, bytes }),
-            any::<(u32, u32)>().prop_map(|(channel, bytes)| Frame::Credit { channel, bytes }),
-            any::<u32>().prop_map(|channel| Frame::Close { channel }),
-            Just(Frame::Alive),
+            bytes().prop_map(Packet::Message),
+            (any::<u32>(), bytes())
+                .prop_map(|(channel, purpose)| Packet::Open { channel, purpose }),
+            (any::<u32>(), bytes()).prop_map(|(channel, bytes)| Packet::Data { channel, bytes }),
+            any::<(u32, u32)>().prop_map(|(channel, bytes)| Packet::Credit { channel, bytes }),
+            any::<u32>().prop_map(|channel| Packet::Close { channel }),
+            Just(Packet::Alive),
         ]
     }
 
@@ -143,7 +144,7 @@ mod tests {
     proptest! {
         #[test]
         fn frames_come_back(frames in proptest::collection::vec(any_frame(), 0..6)) {
-            let bytes: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
+            let bytes: Vec<u8> = frames.iter().flat_map(Packet::encode).collect();
             prop_assert_eq!(decode(&bytes).unwrap(), frames);
         }
 

@@ -228,5 +228,5 @@ impl DebugResponder {
 }
 
 fn put(reply: &mut Vec<u8>, message: &[u8]) -> io::Result<()> {
-    frame::write(reply, message).map_err(io::Error::other)
+    frame::write(reply, message, "answering a status query").map_err(io::Error::other)
 }

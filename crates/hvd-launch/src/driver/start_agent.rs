@@ -10,16 +10,16 @@ pub(crate) use ssh_process::Ssh;
 use std::{io, net::IpAddr};
 
 use tokio::{
-    io::AsyncWriteExt,
+    io::AsyncWrite,
     time::{Duration, Instant},
 };
 
 use super::agent_port::{AgentIdentity, AgentPort};
 use crate::{
     error::HostTrouble,
-    link::{AgentLink, split},
+    link::{AgentLink, frame, split},
     process::Reaper,
-    protocol::{AgentNotice, Assignment, Opening},
+    protocol::{ASSIGNMENT_LIMIT, AgentNotice, Assignment, Opening},
     spec::RemoteOptions,
 };
 
@@ -83,12 +83,10 @@ impl AgentStart {
         })
     }
 
-    /// Hands over the assignment, its length first.
-    async fn assign(&self, writer: &mut (impl AsyncWriteExt + Unpin)) -> io::Result<()> {
+    /// Hands over the assignment.
+    async fn assign(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let assignment = serde_json::to_vec(&self.assignment).unwrap_or_default();
-        let length = u32::try_from(assignment.len()).unwrap_or(u32::MAX);
-        writer.write_all(&length.to_le_bytes()).await?;
-        writer.write_all(&assignment).await
+        frame::write(writer, &assignment, ASSIGNMENT_LIMIT).await
     }
 
     fn trouble(&self, what: String, remedy: String) -> HostTrouble {

@@ -11,6 +11,7 @@
 //! standard input and output of an `ssh`.
 
 mod channel;
+pub(crate) mod frame;
 mod packet;
 mod sealed;
 
@@ -63,9 +64,9 @@ pub(crate) enum Loss {
 pub(crate) struct LinkSender(mpsc::UnboundedSender<Option<Packet>>);
 
 impl LinkSender {
-    fn send(&self, frame: Packet) {
+    fn send(&self, packet: Packet) {
         // A link that is gone reports it as an event.
-        let _ = self.0.send(Some(frame));
+        let _ = self.0.send(Some(packet));
     }
 
     /// Says something to the other end.
@@ -158,13 +159,14 @@ async fn write(
     mut stream: impl AsyncWrite + Unpin,
 ) {
     loop {
-        let frame = match timeout(PULSE, queue.recv()).await {
-            Ok(Some(Some(frame))) => frame,
+        let packet = match timeout(PULSE, queue.recv()).await {
+            Ok(Some(Some(packet))) => packet,
             Ok(Some(None) | None) => break,
             Err(_) => Packet::Alive,
         };
         let written = async {
-            stream.write_all(&frame.encode()).await?;
+            let frame = packet.encode().map_err(frame::invalid)?;
+            stream.write_all(&frame).await?;
             stream.flush().await
         };
         if let Err(error) = written.await {
@@ -173,6 +175,12 @@ async fn write(
         }
     }
     let _ = stream.shutdown().await;
+}
+
+/// The next packet; `None` if the stream ends between two.
+async fn read_packet(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Packet>> {
+    let body = frame::read(stream, packet::FRAME_LIMIT).await?;
+    body.map(Packet::decode).transpose()
 }
 
 /// The reading side.
@@ -185,9 +193,9 @@ struct LinkReader<M, P> {
 impl<M: DeserializeOwned, P: DeserializeOwned> LinkReader<M, P> {
     async fn run(self, mut stream: impl AsyncRead + Unpin) {
         let loss = loop {
-            match timeout(SILENCE, Packet::read(&mut stream)).await {
-                Ok(Ok(Some(frame))) => {
-                    if let Err(error) = self.take(frame) {
+            match timeout(SILENCE, read_packet(&mut stream)).await {
+                Ok(Ok(Some(packet))) => {
+                    if let Err(error) = self.take(packet) {
                         break Loss::Broken(error.to_string());
                     }
                 }
@@ -200,8 +208,8 @@ impl<M: DeserializeOwned, P: DeserializeOwned> LinkReader<M, P> {
         let _ = self.events.send(LinkEvent::Lost(loss));
     }
 
-    fn take(&self, frame: Packet) -> Result<(), serde_json::Error> {
-        let event = match frame {
+    fn take(&self, packet: Packet) -> Result<(), serde_json::Error> {
+        let event = match packet {
             Packet::Message(bytes) => LinkEvent::Message(serde_json::from_slice(&bytes)?),
             Packet::Open { channel, purpose } => {
                 let purpose = serde_json::from_slice(&purpose)?;

@@ -1,25 +1,28 @@
-//! What travels on a link, as bytes.
+//! What travels on a link: the body of each frame ([`super::frame`]).
 //!
 //! ```text
-//! kind u8 | channel u32 little-endian | length u32 little-endian | that many bytes
+//! kind u8 | channel u32 little-endian | bytes, to the end of the frame
 //! ```
 //!
-//! Lengths are checked before they are believed. What the bytes mean is the business of whoever
-//! uses the link.
+//! What the bytes mean is the business of the link's users.
 
 use std::io;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use hvd_wire::frame::{self, FrameTooLong, HEADER};
 
-/// The most bytes a frame may carry: an environment fits many times.
-const LIMIT: u32 = 16 << 20;
+/// The most bytes a packet may carry: an environment fits many times.
+const LIMIT: usize = 16 << 20;
 
-const HEADER: usize = 9;
+/// Kind and channel.
+const PREFIX: usize = 5;
+
+/// Longest body of a frame on a link.
+pub(super) const FRAME_LIMIT: usize = PREFIX + LIMIT;
 
 /// One unit of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet {
-    /// A message to whoever holds the other end.
+    /// A message to the other end.
     Message(Vec<u8>),
     /// A new channel, and what it is for.
     Open { channel: u32, purpose: Vec<u8> },
@@ -34,8 +37,8 @@ pub(crate) enum Packet {
 }
 
 impl Packet {
-    /// The frame as bytes.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The packet as a frame.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, FrameTooLong> {
         let (kind, channel, bytes): (u8, u32, &[u8]) = match self {
             Self::Message(bytes) => (1, 0, bytes),
             Self::Open { channel, purpose } => (2, *channel, purpose),
@@ -44,31 +47,22 @@ impl Packet {
             Self::Close { channel } => (5, *channel, &[]),
             Self::Alive => (6, 0, &[]),
         };
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let mut encoded = Vec::with_capacity(HEADER + bytes.len());
-        encoded.push(kind);
-        encoded.extend(channel.to_le_bytes());
-        encoded.extend(length.to_le_bytes());
-        encoded.extend(bytes);
-        encoded
+        let mut encoded = Vec::with_capacity(HEADER + PREFIX + bytes.len());
+        frame::append(&mut encoded, FRAME_LIMIT, |out| {
+            out.push(kind);
+            out.extend(channel.to_le_bytes());
+            out.extend(bytes);
+        })?;
+        Ok(encoded)
     }
 
-    /// Reads the next frame; `None` if the stream ends between two frames.
-    pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Self>> {
-        let mut header = [0; HEADER];
-        if stream.read(&mut header[..1]).await? == 0 {
-            return Ok(None);
-        }
-        stream.read_exact(&mut header[1..]).await?;
-        let [kind, c0, c1, c2, c3, l0, l1, l2, l3] = header;
-        let channel = u32::from_le_bytes([c0, c1, c2, c3]);
-        let length = u32::from_le_bytes([l0, l1, l2, l3]);
-        if length > LIMIT {
-            return Err(damaged("a frame is too long"));
-        }
-        let mut bytes = vec![0; length as usize];
-        stream.read_exact(&mut bytes).await?;
-        Self::assemble(kind, channel, bytes).map(Some)
+    /// The packet that is the body of a frame.
+    pub(super) fn decode(mut body: Vec<u8>) -> io::Result<Self> {
+        let Some(&[kind, a, b, c, d]) = body.first_chunk::<PREFIX>() else {
+            return Err(damaged("a packet without kind and channel"));
+        };
+        body.drain(..PREFIX);
+        Self::assemble(kind, u32::from_le_bytes([a, b, c, d]), body)
     }
 
     fn assemble(kind: u8, channel: u32, bytes: Vec<u8>) -> io::Result<Self> {
@@ -88,7 +82,7 @@ impl Packet {
             },
             5 if bytes.is_empty() => Ok(Self::Close { channel }),
             6 if bytes.is_empty() => Ok(Self::Alive),
-            _ => Err(damaged("a frame of unknown kind")),
+            _ => Err(damaged("a packet of unknown kind")),
         }
     }
 }
@@ -101,22 +95,22 @@ fn damaged(problem: &'static str) -> io::Error {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::frame as link_frame, *};
 
     fn decode(bytes: &[u8]) -> io::Result<Vec<Packet>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
         runtime.block_on(async {
-            let (mut stream, mut frames) = (bytes, Vec::new());
-            while let Some(frame) = Packet::read(&mut stream).await? {
-                frames.push(frame);
+            let (mut stream, mut packets) = (bytes, Vec::new());
+            while let Some(body) = link_frame::read(&mut stream, FRAME_LIMIT).await? {
+                packets.push(Packet::decode(body)?);
             }
-            Ok(frames)
+            Ok(packets)
         })
     }
 
-    fn any_frame() -> impl Strategy<Value = Packet> {
+    fn any_packet() -> impl Strategy<Value = Packet> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..40);
         prop_oneof![
             bytes().prop_map(Packet::Message),
@@ -130,22 +124,39 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_a_packet() {
+        let packet = Packet::Data {
+            channel: 7,
+            bytes: b"ab".to_vec(),
+        };
+        assert_eq!(
+            packet.encode().unwrap(),
+            [7, 0, 0, 0, 3, 7, 0, 0, 0, b'a', b'b']
+        );
+    }
+
+    #[test]
     fn a_length_that_cannot_be_true_is_not_believed() {
-        let error = decode(&[1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]).unwrap_err();
-        assert_eq!(error.to_string(), "a frame is too long");
-        assert!(decode(&[9, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
-        assert!(decode(&[6, 0, 0, 0, 0, 1, 0, 0, 0, 7]).is_err());
+        let error = decode(&[0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().starts_with("frame of 4294967295 bytes"));
+        assert!(decode(&[5, 0, 0, 0, 9, 0, 0, 0, 0]).is_err());
+        assert!(decode(&[6, 0, 0, 0, 6, 0, 0, 0, 0, 7]).is_err());
+        assert!(decode(&[4, 0, 0, 0, 6, 0, 0, 0]).is_err());
         assert!(
-            decode(&[1, 0, 0]).is_err(),
+            decode(&[5, 0, 0]).is_err() && decode(&[5, 0, 0, 0, 6]).is_err(),
             "a stream that ends inside a frame"
         );
+        let too_long = Packet::Message(vec![0; LIMIT + 1]);
+        assert!(too_long.encode().is_err());
     }
 
     proptest! {
         #[test]
-        fn frames_come_back(frames in proptest::collection::vec(any_frame(), 0..6)) {
-            let bytes: Vec<u8> = frames.iter().flat_map(Packet::encode).collect();
-            prop_assert_eq!(decode(&bytes).unwrap(), frames);
+        fn packets_come_back(packets in proptest::collection::vec(any_packet(), 0..6)) {
+            let bytes: Vec<u8> =
+                packets.iter().flat_map(|packet| packet.encode().unwrap()).collect();
+            prop_assert_eq!(decode(&bytes).unwrap(), packets);
         }
 
         #[test]

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_names_rank_host_end_and_last_words() {
+    fn the_report_names_rank_host_end_and_last_output() {
         let placement = Placement::alone();
         let tail = ["Traceback:".to_owned(), "ValueError: x".to_owned()];
         assert_eq!(

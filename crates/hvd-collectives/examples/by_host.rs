@@ -27,8 +27,8 @@ const SUM: Combine = Combine {
     reduction: Reduction::Sum,
 };
 
-/// One rank's means.
-struct Way<'a> {
+/// What one rank needs to run an operation.
+struct RankBench<'a> {
     transport: &'a mut dyn Transport,
     members: &'a [Rank],
     topology: &'a Topology,
@@ -36,7 +36,7 @@ struct Way<'a> {
 }
 
 /// Does one operation on a buffer.
-type Body = fn(&mut Way<'_>, &mut [u8]) -> hvd_collectives::Result<()>;
+type Body = fn(&mut RankBench<'_>, &mut [u8]) -> hvd_collectives::Result<()>;
 
 const PAIRS: [(&str, [Body; 2]); 2] = [
     ("allreduce", [flat_allreduce, host_allreduce]),
@@ -62,13 +62,13 @@ fn compare(host_of: &[usize]) -> Result<(), Box<dyn Error>> {
                 let ranks: Vec<_> = ends
                     .iter_mut()
                     .map(|end| {
-                        let way = Way {
+                        let bench = RankBench {
                             transport: &mut *end.transport,
                             members: &members,
                             topology: &topology,
                             workspace: Workspace::new(Tuning::default()),
                         };
-                        scope.spawn(move || measure(way, bodies, length))
+                        scope.spawn(move || measure(bench, bodies, length))
                     })
                     .collect();
                 let outcomes = ranks.into_iter().map(thread::ScopedJoinHandle::join);
@@ -85,7 +85,7 @@ fn compare(host_of: &[usize]) -> Result<(), Box<dyn Error>> {
 
 /// The median and the least time of both bodies, run in turn.
 fn measure(
-    mut way: Way<'_>,
+    mut bench: RankBench<'_>,
     bodies: [Body; 2],
     length: usize,
 ) -> hvd_collectives::Result<[[f64; 2]; 2]> {
@@ -95,7 +95,7 @@ fn measure(
     for _ in 0..repeats {
         for (body, times) in bodies.iter().zip(&mut times) {
             let start = Instant::now();
-            body(&mut way, &mut buffer)?;
+            body(&mut bench, &mut buffer)?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
     }
@@ -105,30 +105,41 @@ fn measure(
     }))
 }
 
-fn flat_allreduce(way: &mut Way<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
-    let mut comm = Communicator::new(way.transport, way.members)?;
-    allreduce(&mut comm, SUM, buffer, &mut way.workspace)
+fn flat_allreduce(bench: &mut RankBench<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
+    let mut comm = Communicator::new(bench.transport, bench.members)?;
+    allreduce(&mut comm, SUM, buffer, &mut bench.workspace)
 }
 
-fn host_allreduce(way: &mut Way<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
-    hierarchical_allreduce(way.transport, way.topology, SUM, buffer, &mut way.workspace)
+fn host_allreduce(bench: &mut RankBench<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
+    hierarchical_allreduce(
+        bench.transport,
+        bench.topology,
+        SUM,
+        buffer,
+        &mut bench.workspace,
+    )
 }
 
-fn flat_allgather(way: &mut Way<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
+fn flat_allgather(bench: &mut RankBench<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
     let output = PartsMut {
-        counts: &counts(buffer, way.members.len()),
+        counts: &counts(buffer, bench.members.len()),
         bytes: buffer,
     };
-    let mut comm = Communicator::new(way.transport, way.members)?;
-    allgather_in_place(&mut comm, output, &way.workspace.tuning)
+    let mut comm = Communicator::new(bench.transport, bench.members)?;
+    allgather_in_place(&mut comm, output, &bench.workspace.tuning)
 }
 
-fn host_allgather(way: &mut Way<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
+fn host_allgather(bench: &mut RankBench<'_>, buffer: &mut [u8]) -> hvd_collectives::Result<()> {
     let output = PartsMut {
-        counts: &counts(buffer, way.members.len()),
+        counts: &counts(buffer, bench.members.len()),
         bytes: buffer,
     };
-    hierarchical_allgather(way.transport, way.topology, output, &way.workspace.tuning)
+    hierarchical_allgather(
+        bench.transport,
+        bench.topology,
+        output,
+        &bench.workspace.tuning,
+    )
 }
 
 /// Equal parts, and what is left over in the last one.

@@ -63,10 +63,10 @@ struct Bench<'a> {
     workspace: Workspace,
 }
 
-/// One way to reduce.
-type Way = fn(&mut Bench<'_>, &mut [u8]) -> hvd_collectives::Result<()>;
+/// One algorithm, run once on a buffer.
+type Algorithm = fn(&mut Bench<'_>, &mut [u8]) -> hvd_collectives::Result<()>;
 
-const WAYS: [(&str, Way); 5] = [
+const ALGORITHMS: [(&str, Algorithm); 5] = [
     ("chosen", |bench, buffer| {
         let mut comm = Communicator::new(bench.transport, bench.members)?;
         allreduce(&mut comm, COMBINE, buffer, &mut bench.workspace)
@@ -115,13 +115,13 @@ impl Bench<'_> {
 
     fn size(&mut self, bytes: usize) -> hvd_collectives::Result<()> {
         let mut line = vec![format!("{bytes:>10} B")];
-        for (name, way) in WAYS {
+        for (name, algorithm) in ALGORITHMS {
             if (name == "doubling" && bytes > 1 << 24)
                 || (name == "hosts" && self.topology.host_count() == 1)
             {
                 continue;
             }
-            let median = self.median(bytes, way)?;
+            let median = self.median(bytes, algorithm)?;
             let size = self.members.len() as f64;
             let rate = 2.0 * (size - 1.0) / size * bytes as f64 / median / 1e9;
             line.push(format!("{name} {:.1} us {rate:.4} GB/s", median * 1e6));
@@ -134,13 +134,13 @@ impl Bench<'_> {
     fn median(
         &mut self,
         bytes: usize,
-        way: impl Fn(&mut Self, &mut [u8]) -> hvd_collectives::Result<()>,
+        algorithm: impl Fn(&mut Self, &mut [u8]) -> hvd_collectives::Result<()>,
     ) -> hvd_collectives::Result<f64> {
         let mut buffer = vec![0; bytes];
         let mut times = Vec::new();
-        way(self, &mut buffer)?;
+        algorithm(self, &mut buffer)?;
         let start = Instant::now();
-        way(self, &mut buffer)?;
+        algorithm(self, &mut buffer)?;
         let first = start.elapsed().as_secs_f64();
         let mut runs = (BUDGET.as_secs_f64() / first)
             .clamp(3.0, 5000.0)
@@ -151,7 +151,7 @@ impl Bench<'_> {
         let runs = f64::from_le_bytes(runs);
         while (times.len() as f64) < runs {
             let start = Instant::now();
-            way(self, &mut buffer)?;
+            algorithm(self, &mut buffer)?;
             times.push(start.elapsed().as_secs_f64());
         }
         times.sort_by(f64::total_cmp);

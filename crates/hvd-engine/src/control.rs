@@ -65,7 +65,8 @@ impl ControlChannel {
         };
         let mut count = 0;
         for peer in self.peers.iter_mut().filter(|peer| addressed(peer.rank)) {
-            frame::append(&mut peer.outgoing, whole).map_err(internal)?;
+            frame::append(&mut peer.outgoing, frame::LIMIT, whole)
+                .map_err(|error| internal(error.into()))?;
             count += 1;
         }
         Ok(count)

@@ -1,9 +1,36 @@
 //! The launcher as a library: from hosts to ranks, from ranks to processes, their output, their
-//! signals and their end ([`launch`]); and asking a job that runs ([`debug`]).
+//! signals and their end ([`launch`]); and status queries to a running job ([`debug`]).
 //!
-//! [`launch`] is the whole of it for a caller: it takes a checked [`JobSpec`] and returns the exit
-//! status of the job. Nothing here parses a command line, and nothing knows what a worker computes.
-//! [`check_hosts`] takes the same and only looks whether the job could run.
+//! For a caller [`launch`] is all of it: it takes a checked [`JobSpec`] and returns the exit status
+//! of the job. [`check_hosts`] takes the same and only checks whether the job could run. Nothing
+//! here parses a command line, and nothing knows what a worker computes.
+//!
+//! Code is sorted by the process it runs in. A module uses only modules below it in this table;
+//! `cargo xtask tidy` checks that (`xtask/src/launcher_modules.rs`).
+//!
+//! | module | process | machine |
+//! |---|---|---|
+//! | `supervisor/` | the one the user or `ssh` started; forks the driver or the agent | every host |
+//! | `agent/` | agent: starts and watches the ranks of its host | every host but the driver's |
+//! | `doctor/` | driver of `horovodrun doctor`, in place of a job | where `horovodrun` was started |
+//! | `driver/` | driver: owns the job, and the ranks of its own host | where `horovodrun` was started |
+//! | `dry_run.rs` | the one the user started, with `--dry-run` | where `horovodrun` was started |
+//! | `debug/` | `responder.rs` in the driver, `client.rs` in `horovodrun debug` | the driver's |
+//! | `output/` | driver; an agent only reads pipes | the driver's; every host |
+//! | `protocol/`, `link/` | both ends: driver and agent | every host |
+//! | `spec.rs` | all: the job as plain data | any |
+//! | `hosts/` | driver and agent: host lists, addresses, facts, the `ssh` command line | any |
+//! | `messages.rs`, `error.rs`, `text/` | all: what people read | any |
+//! | `process/` | supervisor, driver and agent: processes of this machine | any |
+//!
+//! What comes next has its place:
+//!
+//! - Elastic jobs: `driver/elastic/`, which decides which hosts and ranks a job has now, over the
+//!   `driver/fleet.rs` that connects them; `driver/lifecycle.rs` stays the state of one set of ranks.
+//! - Agents started by `srun` or `mpirun`: one file each in `driver/start_agent/`, beside `ssh.rs`.
+//!   Ranks that these start without `horovodrun` have no launcher; `hvd-config` reads their
+//!   variables.
+//! - `horovodrun cluster`: `cluster/`, beside `doctor/`: a driver without a job.
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Every sentence of the launcher that people read or match on, in one place. Pure text; who says
-//! it and when is decided in `exec/`.
+//! it and when is decided in `driver/`, `agent/` and `supervisor/`.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_names_rank_host_end_and_last_words() {
+    fn the_report_names_rank_host_end_and_last_output() {
         let placement = Placement::alone();
         let tail = ["Traceback:".to_owned(), "ValueError: x".to_owned()];
         assert_eq!(

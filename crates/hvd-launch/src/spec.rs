@@ -15,7 +15,7 @@ use crate::hosts::{
 #[derive(Debug, Clone)]
 pub struct JobSpec {
     /// The command and its arguments, started without a shell. Never empty, unless the hosts are
-    /// only examined.
+    /// only checked.
     pub command: Vec<String>,
     /// Where it runs, on every host.
     pub directory: PathBuf,
@@ -102,7 +102,7 @@ pub enum Stamp {
     LocalTime,
 }
 
-/// For whom the report of an examination is written.
+/// For whom the report of `horovodrun doctor` is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReportFormat {
     /// For people.

@@ -70,8 +70,8 @@ impl Client {
     fn ask(&mut self, request: &StoreRequest<'_>, timeout: Duration) -> Result<StoreResponse> {
         let end = deadline::after(timeout.saturating_add(GRACE));
         let mut stream = self.session.over(Timed::new(&self.stream, end));
-        frame::write(&mut stream, &request.encode())?;
-        match frame::read(&mut stream, frame::LIMIT)? {
+        frame::write(&mut stream, &request.encode(), frame::SENDING)?;
+        match frame::read(&mut stream, frame::LIMIT, frame::RECEIVING)? {
             Some(message) => StoreResponse::decode(&message),
             None => Err(Error::Stopped),
         }

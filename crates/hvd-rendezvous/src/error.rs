@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use hvd_types::Rank;
+use hvd_wire::frame::FrameTooLong;
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -153,6 +154,15 @@ pub enum Error {
     /// The store was stopped, because the job is over.
     #[error("the key-value store has stopped; the job is over")]
     Stopped,
+}
+
+impl From<FrameTooLong> for Error {
+    fn from(FrameTooLong { length, limit }: FrameTooLong) -> Self {
+        Self::TooLong {
+            length: length as u64,
+            limit: limit as u64,
+        }
+    }
 }
 
 impl Error {

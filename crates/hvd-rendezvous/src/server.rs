@@ -97,7 +97,7 @@ fn serve(
         .set_nodelay(true)
         .map_err(Error::io("preparing a connection"))?;
     let mut stream = session.over(socket);
-    while let Some(message) = frame::read(&mut stream, frame::LIMIT)? {
+    while let Some(message) = frame::read(&mut stream, frame::LIMIT, frame::RECEIVING)? {
         let request = StoreRequest::decode(&message)?;
         let hung_up = request
             .may_wait()
@@ -158,9 +158,10 @@ fn answer(
 /// Sends an answer; one that is too long becomes an error for the client instead of a closed
 /// connection.
 fn send(stream: &mut impl Write, answer: &StoreResponse) -> Result<()> {
-    match frame::write(stream, &answer.encode()) {
+    match frame::write(stream, &answer.encode(), frame::SENDING) {
         Err(error @ Error::TooLong { .. }) => {
-            frame::write(stream, &StoreResponse::Refused(error.to_string()).encode())
+            let refused = StoreResponse::Refused(error.to_string());
+            frame::write(stream, &refused.encode(), frame::SENDING)
         }
         outcome => outcome,
     }

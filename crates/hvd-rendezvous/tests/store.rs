@@ -169,7 +169,8 @@ fn a_client_that_hangs_up_in_a_get_leaves_no_thread_behind() {
     let (mut stream, mut session) = fixture.insider();
     let (kind, year_in_ms, key) = ([2], (1_u64 << 35).to_le_bytes(), [1, 0, 0, 0, b'k']);
     let mut sealed = session.over(&mut stream);
-    frame::write(&mut sealed, &[&kind[..], &year_in_ms, &key].concat()).unwrap();
+    let request = [&kind[..], &year_in_ms, &key].concat();
+    frame::write(&mut sealed, &request, "asking").unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     // Only the thread that answers closes the connection.
     assert_hung_up(stream);

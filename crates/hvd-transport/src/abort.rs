@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn first_failure_wins_and_wakes_everybody() {
+    fn first_failure_wins_and_wakes_all() {
         let abort = Abort::new();
         let woken = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&woken);

@@ -49,7 +49,7 @@ fn greet(mesh: &mut Mesh) {
 }
 
 #[test]
-fn one_rank_needs_nobody() {
+fn one_rank_needs_no_other() {
     let key = JobKey::generate().unwrap();
     let options = options(0, 1, &key, TransportKind::Auto, TIMEOUT);
     let mesh = join(&options, &mut MemoryStore::new()).unwrap();
@@ -241,7 +241,7 @@ fn one_rank_without_shared_memory_moves_all_to_tcp() {
 }
 
 #[test]
-fn mesh_3_strangers_at_the_port_delay_nobody() {
+fn mesh_3_strangers_at_the_port_delay_no_rank() {
     let (key, store) = (JobKey::generate().unwrap(), MemoryStore::new());
     let start = Instant::now();
     run_ranks(3, move |rank| {
@@ -364,7 +364,7 @@ fn a_dead_rank_is_named_by_all_survivors_within_a_second() {
 }
 
 #[test]
-fn a_reported_failure_reaches_everybody() {
+fn a_reported_failure_reaches_every_rank() {
     for wire in REAL {
         let causes = run_ranks_with(mesh_of(wire, 4), |rank, mut mesh: Mesh| {
             if rank.number() == 2 {

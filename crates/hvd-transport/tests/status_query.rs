@@ -31,9 +31,9 @@ fn every_rank_that_is_asked_answers_again_and_again() {
         let answer = format!("I am {rank}").into_bytes();
         Some(SnapshotSource::new(move || answer.clone()))
     });
-    let asker = queries[0].as_ref().unwrap();
+    let requester = queries[0].as_ref().unwrap();
     for asked in [vec![1, 3], vec![0, 1, 2, 3], vec![], vec![2]] {
-        let answers = asker.ask(&ranks(&asked), TIMEOUT);
+        let answers = requester.ask(&ranks(&asked), TIMEOUT);
         let expected: Vec<_> = asked
             .iter()
             .map(|&rank| (Rank::new(rank), format!("I am {rank}").into_bytes()))
@@ -50,9 +50,9 @@ fn long_answers_arrive_whole_and_a_goodbye_behind_them_too() {
             vec![rank.to_le_bytes()[0]; MAX_ANSWER_BYTES]
         }))
     });
-    let asker = queries[0].as_ref().unwrap();
+    let requester = queries[0].as_ref().unwrap();
     for _ in 0..20 {
-        let answers = asker.ask(&ranks(&[1, 2]), TIMEOUT);
+        let answers = requester.ask(&ranks(&[1, 2]), TIMEOUT);
         assert_eq!(answers[&Rank::new(1)], vec![1; MAX_ANSWER_BYTES]);
         assert_eq!(answers[&Rank::new(2)], vec![2; MAX_ANSWER_BYTES]);
     }
@@ -63,7 +63,7 @@ fn long_answers_arrive_whole_and_a_goodbye_behind_them_too() {
 }
 
 #[test]
-fn whoever_does_not_answer_is_left_out_at_the_deadline() {
+fn a_rank_that_does_not_answer_is_left_out_at_the_deadline() {
     let meshes = mesh_of(Wire::Tcp, 3);
     let queries = open(&meshes, |rank| match rank {
         1 => None,

@@ -132,7 +132,7 @@ fn wire_1_lanes_do_not_hold_each_other_up() {
 }
 
 #[test]
-fn wire_1_control_from_everybody_to_one_and_back() {
+fn wire_1_control_from_all_to_one_and_back() {
     for wire in Wire::ALL {
         run_ranks_with(mesh_of(wire, 5), |rank, mut mesh: Mesh| {
             let transport = &mut *mesh.transport;
@@ -335,7 +335,7 @@ fn wire_4_an_abort_ends_a_wait_and_everything_after() {
 }
 
 #[test]
-fn a_peer_without_progress_is_named_when_patience_ends() {
+fn a_peer_without_progress_is_named_after_the_timeout() {
     for wire in Wire::ALL {
         let mut ends = Setup::new(wire, 3)
             .progress_timeout(Duration::from_millis(50))

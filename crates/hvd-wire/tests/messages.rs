@@ -348,7 +348,7 @@ fn golden_bytes_of_a_ready_message() {
 }
 
 #[test]
-fn sizes_that_nobody_chooses_are_refused() {
+fn sizes_out_of_range_are_refused() {
     let decode = |chunk_bytes, small_allreduce_bytes| {
         let tuned = Tuned {
             chunk_bytes,

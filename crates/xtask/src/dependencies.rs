@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hvd-types", &[]),
     ("hvd-config", &["hvd-types"]),
     ("hvd-wire", &["hvd-types"]),
-    ("hvd-rendezvous", &["hvd-types", "hvd-config"]),
+    ("hvd-rendezvous", &["hvd-types", "hvd-config", "hvd-wire"]),
     (
         "hvd-transport",
         &["hvd-types", "hvd-config", "hvd-rendezvous"],

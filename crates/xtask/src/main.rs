@@ -1,12 +1,14 @@
 //! Chores of the repository. `cargo xtask tidy` checks the rules of the house that neither the
-//! compiler nor the linters check: who may depend on whom, how long a file may be, that every file
-//! says what it is, that names are the field's and unique, that generated pages are up to date. `cargo xtask docs` writes those pages.
+//! compiler nor the linters check: who may depend on whom, among crates and among the modules of
+//! the launcher; how long a file may be, that every file says what it is, that names are the
+//! field's and unique, that generated pages are up to date. `cargo xtask docs` writes those pages.
 
 #![forbid(unsafe_code)]
 
 mod dependencies;
 mod files;
 mod glossary;
+mod launcher_modules;
 mod python;
 mod retired_words;
 mod settings_page;
@@ -38,6 +40,7 @@ fn main() -> anyhow::Result<ExitCode> {
 fn tidy(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut broken = dependencies::check(root)?;
     broken.extend(files::check(root)?);
+    broken.extend(launcher_modules::check(root)?);
     broken.extend(python::check(root)?);
     broken.extend(settings_page::check(root));
     broken.extend(retired_words::check(root)?);

@@ -110,8 +110,8 @@ fn find<'a>(retired: &'a [String], text: &str) -> Option<&'a str> {
     retired.iter().find(contains).map(String::as_str)
 }
 
-/// The words of a text in lower case, identifiers taken apart: `RollCall` and `roll_call` are both
-/// `roll` and `call`.
+/// The words of a text in lower case, identifiers taken apart: `HostList` and `host_list` are both
+/// `host` and `list`.
 fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())

@@ -42,3 +42,27 @@ fn is_text(path: &Path, name: &str) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension)) || NAMES.contains(&name)
 }
+
+/// A Rust file up to its inline module of tests.
+pub(crate) fn before_tests(text: &str) -> &str {
+    let is_inline = |at: &usize| {
+        let line = text[*at..].lines().nth(2);
+        line.is_some_and(|line| line.ends_with('{'))
+    };
+    let mut modules = text.match_indices("\n#[cfg(test)]\nmod ").map(|(at, _)| at);
+    let end = modules.find(is_inline).unwrap_or(text.len());
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_of_tests_in_another_file_cuts_nothing_off() {
+        let start = "//! Says.\n\n#[cfg(test)]\nmod tests;\n\nstruct Code;\n";
+        assert_eq!(before_tests(start), start);
+        let whole = format!("{start}\n#[cfg(test)]\nmod more {{\n    struct Case;\n}}\n");
+        assert_eq!(before_tests(&whole), start);
+    }
+}

@@ -51,8 +51,8 @@ fn is_checked(file: &str) -> bool {
 
 /// The types that a file declares at its outermost level, before its tests.
 fn types(text: &str) -> impl Iterator<Item = &str> {
-    let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
-    code.lines()
+    text_files::before_tests(text)
+        .lines()
         .filter(|line| !line.starts_with(' '))
         .filter_map(declared_type)
 }

@@ -34,7 +34,7 @@ const FAILED: i32 = 1;
     override_usage = "horovodrun debug [OPTIONS] [PID|JOB]",
     term_width = 80
 )]
-struct Args {
+struct DebugArgs {
     /// Process ID of horovodrun or of any rank, or part of the job's command; optional if only one
     /// job is running
     #[arg(value_name = "PID|JOB")]
@@ -50,7 +50,7 @@ struct Args {
 /// Does it and returns the exit status.
 pub(crate) fn run(program: &str, words: &[String], environment: &[(OsString, OsString)]) -> i32 {
     let argv = std::iter::once(program).chain(words.iter().map(String::as_str));
-    let args = match Args::try_parse_from(argv) {
+    let args = match DebugArgs::try_parse_from(argv) {
         Ok(args) => args,
         Err(error) => {
             let _ = error.print();
@@ -173,6 +173,6 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Args::command().debug_assert();
+        DebugArgs::command().debug_assert();
     }
 }

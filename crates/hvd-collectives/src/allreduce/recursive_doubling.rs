@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_folds_in_a_power_of_two() {
+    fn no_rank_folds_in_a_power_of_two() {
         let folding = Folding::of(8);
         assert_eq!(
             folding.role(7),

@@ -14,7 +14,7 @@ use std::{
 use hvd_rendezvous::{
     Error as HandshakeError, JobKey, Purpose,
     deadline::{self, Timed},
-    handshake,
+    frame, handshake,
 };
 use tokio::{sync::mpsc, time::timeout};
 
@@ -120,14 +120,12 @@ fn handshake_and_introduce(
         name: name.to_owned(),
     };
     let bytes = serde_json::to_vec(&introduction).unwrap_or_default();
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let mut timed = Timed::new(&stream, deadline::after(CALL_TIMEOUT));
     let mut session = handshake::connect(&mut timed, token, Purpose::Agent)?;
     let mut sealed = session.over(timed);
-    sealed
-        .write_all(&length.to_le_bytes())
-        .and_then(|()| sealed.write_all(&bytes))
-        .and_then(|()| stream.set_read_timeout(None))
+    frame::write(&mut sealed, &bytes, doing)?;
+    stream
+        .set_read_timeout(None)
         .and_then(|()| stream.set_write_timeout(None))
         .map_err(HandshakeError::io(doing))?;
     Ok(SealedStream { stream, session })

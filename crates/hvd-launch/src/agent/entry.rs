@@ -5,7 +5,7 @@ use std::{io, path::Path, time::Duration};
 
 use hvd_rendezvous::{AgentToken, JobKey};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncWriteExt},
     sync::oneshot,
     time::timeout,
 };
@@ -22,16 +22,15 @@ use crate::{
         probe::ProbePort,
         this_machine,
     },
-    link::{AgentLink, SealedStream, split},
+    link::{AgentLink, SealedStream, frame, split},
     process::{Interrupts, KeyFile, spawn_detached},
-    protocol::{AgentNotice, Assignment, GREETING, LINK_OVER_STDIO, LINK_OVER_TCP, Secret},
+    protocol::{
+        ASSIGNMENT_LIMIT, AgentNotice, Assignment, GREETING, LINK_OVER_STDIO, LINK_OVER_TCP, Secret,
+    },
 };
 
 /// How long a driver may take to say what is to be done.
 const ASSIGNMENT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The most bytes an assignment may have.
-const ASSIGNMENT_LIMIT: u32 = 64 << 20;
 
 /// How long a host may take to say what it is.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -171,18 +170,13 @@ async fn gather_facts(assignment: &Assignment) -> Result<HostFacts> {
     })
 }
 
-async fn read_assignment(
-    input: &mut (impl AsyncReadExt + Unpin),
-) -> io::Result<Option<Assignment>> {
-    let Ok(length) = input.read_u32_le().await else {
-        return Ok(None);
-    };
-    if length > ASSIGNMENT_LIMIT {
-        return Err(io::Error::other("the assignment is too long"));
+/// The assignment; none if the driver has left.
+async fn read_assignment(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Assignment>> {
+    match frame::read(input, ASSIGNMENT_LIMIT).await {
+        Ok(Some(bytes)) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error),
+        Ok(None) | Err(_) => Ok(None),
     }
-    let mut bytes = vec![0; length as usize];
-    input.read_exact(&mut bytes).await?;
-    Ok(Some(serde_json::from_slice(&bytes)?))
 }
 
 /// The link, and what is left of standard input if it is not part of that: its end is the end of

@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     stdio::StdinStream,
-    store_port::{self, StoreConnection, StorePort},
+    store_port::{self, RankConnection, StorePort},
 };
 use crate::{
     error::{Error, Result},
@@ -363,7 +363,7 @@ async fn end_of(liveness: Option<StdinStream>) {
     {}
 }
 
-async fn next_store_connection(store: Option<&mut StorePort>) -> Option<StoreConnection> {
+async fn next_store_connection(store: Option<&mut StorePort>) -> Option<RankConnection> {
     match store {
         Some(store) => store.next().await,
         None => std::future::pending().await,

@@ -19,13 +19,13 @@ use crate::{link::Channel, protocol::carry};
 /// The port of an agent at which the ranks of its host reach the store.
 #[derive(Debug)]
 pub(crate) struct StorePort {
-    connections: mpsc::UnboundedReceiver<StoreConnection>,
+    connections: mpsc::UnboundedReceiver<RankConnection>,
     _acceptor: Acceptor<TcpListener>,
 }
 
 /// A rank's connection, and its first message, which the agent has read.
 #[derive(Debug)]
-pub(crate) struct StoreConnection {
+pub(crate) struct RankConnection {
     stream: std::net::TcpStream,
     hello: Hello,
 }
@@ -47,14 +47,14 @@ impl StorePort {
     }
 
     /// The next connection.
-    pub(crate) async fn next(&mut self) -> Option<StoreConnection> {
+    pub(crate) async fn next(&mut self) -> Option<RankConnection> {
         self.connections.recv().await
     }
 }
 
 fn receive(
     guest: AcceptedConnection<std::net::TcpStream, Hello>,
-    connections: &mpsc::UnboundedSender<StoreConnection>,
+    connections: &mpsc::UnboundedSender<RankConnection>,
 ) -> hvd_rendezvous::Result<()> {
     if guest.purpose() != Purpose::Store {
         return Err(RendezvousError::Refused(
@@ -66,13 +66,13 @@ fn receive(
         .try_clone()
         .map_err(RendezvousError::io("passing a connection on to the store"))?;
     // An agent that is about to end takes no more.
-    let _ = connections.send(StoreConnection { stream, hello });
+    let _ = connections.send(RankConnection { stream, hello });
     Ok(())
 }
 
 /// The agent's end: carries a rank's connection through a channel.
-pub(crate) async fn enter(connection: StoreConnection, channel: Channel) {
-    let StoreConnection { stream, hello } = connection;
+pub(crate) async fn enter(connection: RankConnection, channel: Channel) {
+    let RankConnection { stream, hello } = connection;
     let adopted = stream
         .set_nonblocking(true)
         .and_then(|()| TcpStream::from_std(stream));

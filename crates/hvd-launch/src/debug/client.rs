@@ -121,7 +121,8 @@ fn converse(path: &Path, question: u8, limit: Duration) -> io::Result<Messages> 
 impl Messages {
     fn next_message(&mut self) -> io::Result<Vec<u8>> {
         let mut stream = Timed::new(&self.stream, self.end);
-        let message = frame::read(&mut stream, frame::LIMIT).map_err(io::Error::other)?;
+        let doing = "reading the answer of a job";
+        let message = frame::read(&mut stream, frame::LIMIT, doing).map_err(io::Error::other)?;
         message.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct DebugEndpoint {
 
 /// What is needed for answers.
 #[derive(Debug)]
-struct DebugResponder {
+struct JobResponder {
     supervisor: i32,
     command: String,
     began: Instant,
@@ -81,7 +81,7 @@ impl DebugEndpoint {
         let supervisor = getppid()?.as_raw_pid();
         let directories = socket_dir::directories(&spec.inherited);
         let (listener, path) = open_first(&directories, supervisor)?;
-        let responder = Arc::new(DebugResponder {
+        let responder = Arc::new(JobResponder {
             supervisor,
             command: spec.command.join(" "),
             began: Instant::now(),
@@ -134,7 +134,7 @@ fn listen(path: &PathBuf) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-async fn serve(listener: UnixListener, responder: Arc<DebugResponder>) {
+async fn serve(listener: UnixListener, responder: Arc<JobResponder>) {
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         // The one who would be too many waits in the kernel.
@@ -166,7 +166,7 @@ async fn serve(listener: UnixListener, responder: Arc<DebugResponder>) {
     }
 }
 
-impl DebugResponder {
+impl JobResponder {
     async fn respond(&self, mut stream: UnixStream) -> io::Result<()> {
         let user = stream.peer_cred()?.uid();
         if user != getuid().as_raw() && user != 0 {
@@ -228,5 +228,5 @@ impl DebugResponder {
 }
 
 fn put(reply: &mut Vec<u8>, message: &[u8]) -> io::Result<()> {
-    frame::write(reply, message).map_err(io::Error::other)
+    frame::write(reply, message, "answering a status query").map_err(io::Error::other)
 }

@@ -1,4 +1,4 @@
-//! The driver's work for `horovodrun doctor`: have the hosts visited, then print the report.
+//! The driver's work for `horovodrun doctor`: check the hosts, then print the report.
 //! Nothing is printed before all is known; on a terminal a line shows what is being waited for.
 
 mod report;
@@ -27,7 +27,7 @@ use crate::{
 /// How long the console may take to show what was said so far.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Examines the hosts and returns the exit status.
+/// Checks the hosts and returns the exit status.
 pub(super) async fn run(
     spec: &JobSpec,
     form: ReportFormat,

@@ -105,7 +105,7 @@ pub(crate) fn human(report: &DoctorReport, colours: Colours) -> String {
     lines.extend(causes(&report.causes));
     lines.extend(findings(&report.findings, pen));
     lines.push(String::new());
-    lines.push(verdict(report, pen));
+    lines.push(summary(report, pen));
     lines.join("\n") + "\n"
 }
 
@@ -164,7 +164,7 @@ fn findings(findings: &[HostFinding], pen: Pen) -> Vec<String> {
     lines
 }
 
-fn verdict(report: &DoctorReport, pen: Pen) -> String {
+fn summary(report: &DoctorReport, pen: Pen) -> String {
     let count = |severity| {
         let findings = report.findings.iter();
         findings.filter(|one| one.severity == severity).count()

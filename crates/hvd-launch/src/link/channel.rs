@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{LinkSender, frame::Frame};
+use super::{LinkSender, packet::Packet};
 
 /// Bytes of one direction of a channel that may be on their way.
 const WINDOW: usize = 256 << 10;
@@ -43,7 +43,7 @@ impl ChannelSender {
             let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
             let permits = self.window.acquire_many(length).await.map_err(|_| Gone)?;
             permits.forget();
-            self.outgoing.send(Frame::Data {
+            self.outgoing.send(Packet::Data {
                 channel: self.channel,
                 bytes: piece.to_vec(),
             });
@@ -54,7 +54,7 @@ impl ChannelSender {
 
 impl Drop for ChannelSender {
     fn drop(&mut self) {
-        self.outgoing.send(Frame::Close {
+        self.outgoing.send(Packet::Close {
             channel: self.channel,
         });
     }
@@ -76,7 +76,7 @@ impl ChannelReceiver {
     pub(crate) async fn receive(&mut self) -> Option<Vec<u8>> {
         let used = u32::try_from(std::mem::take(&mut self.used)).unwrap_or(u32::MAX);
         if used > 0 {
-            self.outgoing.send(Frame::Credit {
+            self.outgoing.send(Packet::Credit {
                 channel: self.channel,
                 bytes: used,
             });

@@ -1,155 +1,77 @@
-//! What travels on a link, as bytes.
-//!
-//! ```text
-//! kind u8 | channel u32 little-endian | length u32 little-endian | that many bytes
-//! ```
-//!
-//! Lengths are checked before they are believed. What the bytes mean is the business of whoever
-//! uses the link.
+//! Frames on an async stream: the format and its check of lengths are those of [`hvd_wire::frame`],
+//! whose `FRAME-1` and `FRAME-2` hold here too. What is in a frame of a link is in `packet.rs`.
 
 use std::io;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use hvd_wire::frame::{self, HEADER};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The most bytes a frame may carry: an environment fits many times.
-const LIMIT: u32 = 16 << 20;
-
-const HEADER: usize = 9;
-
-/// One unit of a link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Frame {
-    /// A message to whoever holds the other end.
-    Message(Vec<u8>),
-    /// A new channel, and what it is for.
-    Open { channel: u32, purpose: Vec<u8> },
-    /// Bytes of a channel.
-    Data { channel: u32, bytes: Vec<u8> },
-    /// The channel's receiver has used so many bytes: as many more may be sent.
-    Credit { channel: u32, bytes: u32 },
-    /// No more bytes in this direction.
-    Close { channel: u32 },
-    /// A sign of life.
-    Alive,
+/// Writes one frame with this body.
+pub(crate) async fn write(
+    stream: &mut (impl AsyncWrite + Unpin),
+    body: &[u8],
+    limit: usize,
+) -> io::Result<()> {
+    let mut whole = Vec::with_capacity(HEADER + body.len());
+    frame::append(&mut whole, limit, |out| out.extend(body)).map_err(invalid)?;
+    stream.write_all(&whole).await
 }
 
-impl Frame {
-    /// The frame as bytes.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let (kind, channel, bytes): (u8, u32, &[u8]) = match self {
-            Self::Message(bytes) => (1, 0, bytes),
-            Self::Open { channel, purpose } => (2, *channel, purpose),
-            Self::Data { channel, bytes } => (3, *channel, bytes),
-            Self::Credit { channel, bytes } => (4, *channel, &bytes.to_le_bytes()),
-            Self::Close { channel } => (5, *channel, &[]),
-            Self::Alive => (6, 0, &[]),
-        };
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let mut encoded = Vec::with_capacity(HEADER + bytes.len());
-        encoded.push(kind);
-        encoded.extend(channel.to_le_bytes());
-        encoded.extend(length.to_le_bytes());
-        encoded.extend(bytes);
-        encoded
+/// Reads the body of the next frame, at most `limit` bytes and nothing beyond it; `None` if the
+/// stream ends between two frames.
+pub(crate) async fn read(
+    stream: &mut (impl AsyncRead + Unpin),
+    limit: usize,
+) -> io::Result<Option<Vec<u8>>> {
+    let mut header = [0; HEADER];
+    if stream.read(&mut header[..1]).await? == 0 {
+        return Ok(None);
     }
-
-    /// Reads the next frame; `None` if the stream ends between two frames.
-    pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Self>> {
-        let mut header = [0; HEADER];
-        if stream.read(&mut header[..1]).await? == 0 {
-            return Ok(None);
-        }
-        stream.read_exact(&mut header[1..]).await?;
-        let [kind, c0, c1, c2, c3, l0, l1, l2, l3] = header;
-        let channel = u32::from_le_bytes([c0, c1, c2, c3]);
-        let length = u32::from_le_bytes([l0, l1, l2, l3]);
-        if length > LIMIT {
-            return Err(damaged("a frame is too long"));
-        }
-        let mut bytes = vec![0; length as usize];
-        stream.read_exact(&mut bytes).await?;
-        Self::assemble(kind, channel, bytes).map(Some)
+    stream.read_exact(&mut header[1..]).await?;
+    let length = frame::body_length(header, limit).map_err(invalid)?;
+    let mut body = Vec::new();
+    stream.take(length as u64).read_to_end(&mut body).await?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
-
-    fn assemble(kind: u8, channel: u32, bytes: Vec<u8>) -> io::Result<Self> {
-        match kind {
-            1 => Ok(Self::Message(bytes)),
-            2 => Ok(Self::Open {
-                channel,
-                purpose: bytes,
-            }),
-            3 => Ok(Self::Data { channel, bytes }),
-            4 => match <[u8; 4]>::try_from(bytes) {
-                Ok(bytes) => Ok(Self::Credit {
-                    channel,
-                    bytes: u32::from_le_bytes(bytes),
-                }),
-                Err(_) => Err(damaged("a credit is not four bytes")),
-            },
-            5 if bytes.is_empty() => Ok(Self::Close { channel }),
-            6 if bytes.is_empty() => Ok(Self::Alive),
-            _ => Err(damaged("a frame of unknown kind")),
-        }
-    }
+    Ok(Some(body))
 }
 
-fn damaged(problem: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, problem)
+/// An error that is distinguished from those of the stream by its kind.
+pub(super) fn invalid(error: frame::FrameTooLong) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    fn decode(bytes: &[u8]) -> io::Result<Vec<Frame>> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let (mut stream, mut frames) = (bytes, Vec::new());
-            while let Some(frame) = Frame::read(&mut stream).await? {
-                frames.push(frame);
-            }
-            Ok(frames)
-        })
+    #[tokio::test]
+    async fn a_frame_is_read_to_its_end_and_not_beyond() {
+        let mut stream = Vec::new();
+        write(&mut stream, b"first", 5).await.unwrap();
+        stream.extend(b"rest");
+        let mut reader = stream.as_slice();
+        assert_eq!(read(&mut reader, 5).await.unwrap().unwrap(), b"first");
+        assert_eq!(reader, b"rest");
+        assert!(read(&mut &b""[..], 5).await.unwrap().is_none());
     }
 
-    fn any_frame() -> impl Strategy<Value = Frame> {
-        let bytes = || proptest::collection::vec(any::<u8>(), 0..40);
-        prop_oneof![
-            bytes().prop_map(Frame::Message),
-            (any::<u32>(), bytes()).prop_map(|(channel, purpose)| Frame::Open { channel, purpose }),
-            (any::<u32>(), bytes()).prop_map(|(channel, bytes)| Frame::Data { channel, bytes }),
-            any::<(u32, u32)>().prop_map(|(channel, bytes)| Frame::Credit { channel, bytes }),
-            any::<u32>().prop_map(|channel| Frame::Close { channel }),
-            Just(Frame::Alive),
-        ]
+    #[tokio::test]
+    async fn frame_1_a_length_beyond_the_limit_is_refused_at_both_ends() {
+        let mut stream = Vec::new();
+        let refused = write(&mut stream, b"longer", 5).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        assert!(stream.is_empty());
+        let refused = read(&mut &[6, 0, 0, 0][..], 5).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
     }
 
-    #[test]
-    fn a_length_that_cannot_be_true_is_not_believed() {
-        let error = decode(&[1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]).unwrap_err();
-        assert_eq!(error.to_string(), "a frame is too long");
-        assert!(decode(&[9, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
-        assert!(decode(&[6, 0, 0, 0, 0, 1, 0, 0, 0, 7]).is_err());
-        assert!(
-            decode(&[1, 0, 0]).is_err(),
-            "a stream that ends inside a frame"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn frames_come_back(frames in proptest::collection::vec(any_frame(), 0..6)) {
-            let bytes: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
-            prop_assert_eq!(decode(&bytes).unwrap(), frames);
-        }
-
-        #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = decode(&bytes);
-        }
+    #[tokio::test]
+    async fn frame_2_a_claimed_length_allocates_nothing() {
+        let claimed = u32::MAX.to_le_bytes();
+        let mut stream = &[&claimed[..], b"only this"].concat()[..];
+        let error = read(&mut stream, usize::MAX).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -11,7 +11,8 @@
 //! standard input and output of an `ssh`.
 
 mod channel;
-mod frame;
+pub(crate) mod frame;
+mod packet;
 mod sealed;
 
 use std::{io, marker::PhantomData, time::Duration};
@@ -26,7 +27,7 @@ use tokio::{
 
 use channel::Ports;
 pub(crate) use channel::{Channel, ChannelReceiver, ChannelSender};
-use frame::Frame;
+use packet::Packet;
 pub(crate) use sealed::{SealedStream, split};
 
 /// How often an end gives a sign of life.
@@ -60,17 +61,17 @@ pub(crate) enum Loss {
 
 /// The sending side; may be cloned. Never waits.
 #[derive(Debug, Clone)]
-pub(crate) struct LinkSender(mpsc::UnboundedSender<Option<Frame>>);
+pub(crate) struct LinkSender(mpsc::UnboundedSender<Option<Packet>>);
 
 impl LinkSender {
-    fn send(&self, frame: Frame) {
+    fn send(&self, packet: Packet) {
         // A link that is gone reports it as an event.
-        let _ = self.0.send(Some(frame));
+        let _ = self.0.send(Some(packet));
     }
 
     /// Says something to the other end.
     pub(crate) fn send_message(&self, message: &impl Serialize) {
-        self.send(Frame::Message(to_json(message)));
+        self.send(Packet::Message(to_json(message)));
     }
 }
 
@@ -126,7 +127,7 @@ where
         let channel = self.next_channel;
         self.next_channel += 1;
         let opened = self.ports.open(channel, &self.outgoing);
-        self.outgoing.send(Frame::Open {
+        self.outgoing.send(Packet::Open {
             channel,
             purpose: to_json(purpose),
         });
@@ -154,17 +155,18 @@ fn to_json(value: &impl Serialize) -> Vec<u8> {
 }
 
 async fn write(
-    mut queue: mpsc::UnboundedReceiver<Option<Frame>>,
+    mut queue: mpsc::UnboundedReceiver<Option<Packet>>,
     mut stream: impl AsyncWrite + Unpin,
 ) {
     loop {
-        let frame = match timeout(PULSE, queue.recv()).await {
-            Ok(Some(Some(frame))) => frame,
+        let packet = match timeout(PULSE, queue.recv()).await {
+            Ok(Some(Some(packet))) => packet,
             Ok(Some(None) | None) => break,
-            Err(_) => Frame::Alive,
+            Err(_) => Packet::Alive,
         };
         let written = async {
-            stream.write_all(&frame.encode()).await?;
+            let frame = packet.encode().map_err(frame::invalid)?;
+            stream.write_all(&frame).await?;
             stream.flush().await
         };
         if let Err(error) = written.await {
@@ -173,6 +175,12 @@ async fn write(
         }
     }
     let _ = stream.shutdown().await;
+}
+
+/// The next packet; `None` if the stream ends between two.
+async fn read_packet(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Packet>> {
+    let body = frame::read(stream, packet::FRAME_LIMIT).await?;
+    body.map(Packet::decode).transpose()
 }
 
 /// The reading side.
@@ -185,9 +193,9 @@ struct LinkReader<M, P> {
 impl<M: DeserializeOwned, P: DeserializeOwned> LinkReader<M, P> {
     async fn run(self, mut stream: impl AsyncRead + Unpin) {
         let loss = loop {
-            match timeout(SILENCE, Frame::read(&mut stream)).await {
-                Ok(Ok(Some(frame))) => {
-                    if let Err(error) = self.take(frame) {
+            match timeout(SILENCE, read_packet(&mut stream)).await {
+                Ok(Ok(Some(packet))) => {
+                    if let Err(error) = self.take(packet) {
                         break Loss::Broken(error.to_string());
                     }
                 }
@@ -200,26 +208,26 @@ impl<M: DeserializeOwned, P: DeserializeOwned> LinkReader<M, P> {
         let _ = self.events.send(LinkEvent::Lost(loss));
     }
 
-    fn take(&self, frame: Frame) -> Result<(), serde_json::Error> {
-        let event = match frame {
-            Frame::Message(bytes) => LinkEvent::Message(serde_json::from_slice(&bytes)?),
-            Frame::Open { channel, purpose } => {
+    fn take(&self, packet: Packet) -> Result<(), serde_json::Error> {
+        let event = match packet {
+            Packet::Message(bytes) => LinkEvent::Message(serde_json::from_slice(&bytes)?),
+            Packet::Open { channel, purpose } => {
                 let purpose = serde_json::from_slice(&purpose)?;
                 LinkEvent::ChannelOpened(purpose, self.ports.open(channel, &self.outgoing))
             }
-            Frame::Data { channel, bytes } => {
+            Packet::Data { channel, bytes } => {
                 self.ports.deliver(channel, bytes);
                 return Ok(());
             }
-            Frame::Credit { channel, bytes } => {
+            Packet::Credit { channel, bytes } => {
                 self.ports.credit(channel, bytes);
                 return Ok(());
             }
-            Frame::Close { channel } => {
+            Packet::Close { channel } => {
                 self.ports.close(channel);
                 return Ok(());
             }
-            Frame::Alive => return Ok(()),
+            Packet::Alive => return Ok(()),
         };
         let _ = self.events.send(event);
         Ok(())

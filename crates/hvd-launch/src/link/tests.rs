@@ -119,7 +119,7 @@ async fn nonsense_ends_the_link() {
     let mut link = TestLink::start(near_in, near_out);
     let (_far_in, mut far_out) = tokio::io::split(far);
     far_out
-        .write_all(&Frame::Message(b"{".to_vec()).encode())
+        .write_all(&Packet::Message(b"{".to_vec()).encode().unwrap())
         .await
         .unwrap();
     assert!(matches!(

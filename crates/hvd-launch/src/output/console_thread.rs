@@ -38,7 +38,7 @@ pub(crate) struct ConsoleSender(Sender<ConsoleMessage>);
 impl ConsoleSender {
     /// Forwards prefixed lines of a rank.
     pub(crate) async fn output(&self, rank: Rank, stream: Stream, bytes: Vec<u8>) {
-        // The thread ends only after all voices are gone, so this cannot be lost.
+        // The thread ends only after all senders are gone, so this cannot be lost.
         let _ = self
             .0
             .send(ConsoleMessage::Output {
@@ -112,7 +112,7 @@ impl ConsoleThread {
         self.reader_gone.notified().await;
     }
 
-    /// Waits until everything said so far is written; all other voices must be gone.
+    /// Waits until everything said so far is written; all other senders must be gone.
     pub(crate) async fn finish(self) -> Written {
         drop(self.console);
         self.done.await.unwrap_or(Written::Incomplete)

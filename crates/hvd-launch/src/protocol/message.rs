@@ -45,6 +45,12 @@ pub(crate) const LINK_OVER_STDIO: &str = "stdio";
 /// Said by the driver on the connection that it takes.
 pub(crate) const TAKEN: u8 = 1;
 
+/// The most bytes an assignment may have.
+pub(crate) const ASSIGNMENT_LIMIT: usize = 64 << 20;
+
+/// The most bytes an introduction may have.
+pub(crate) const INTRODUCTION_LIMIT: usize = 4096;
+
 /// What one host has to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {

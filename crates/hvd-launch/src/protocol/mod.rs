@@ -5,7 +5,7 @@ mod message;
 mod tunnel;
 
 pub(crate) use message::{
-    AgentNotice, AgentOrder, Assignment, GREETING, Introduction, LINK_OVER_STDIO, LINK_OVER_TCP,
-    Opening, RankAssignment, Secret, TAKEN, Urgency,
+    ASSIGNMENT_LIMIT, AgentNotice, AgentOrder, Assignment, GREETING, INTRODUCTION_LIMIT,
+    Introduction, LINK_OVER_STDIO, LINK_OVER_TCP, Opening, RankAssignment, Secret, TAKEN, Urgency,
 };
 pub(crate) use tunnel::carry;

@@ -64,7 +64,7 @@ pub fn launch(spec: &JobSpec) -> i32 {
     status
 }
 
-/// Examines the hosts of a job that is not started, prints what it finds, and returns the exit
+/// Checks the hosts of a job that is not started, prints what it finds, and returns the exit
 /// status for this process: 0 if the job could run.
 ///
 /// Must be called by the only thread of the process, because it forks.

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_cannot_steer_the_terminal() {
+    fn cells_cannot_control_the_terminal() {
         let mut table = TextTable::new(&["x"]);
         table.row(cells(&["\u{1b}[31m"]));
         assert_eq!(table.lines(10)[1], "?[31m");

@@ -104,8 +104,8 @@ impl<S> ConnectionRegister<S> {
 }
 
 impl<S: Socket> ConnectionRegister<S> {
-    /// Notes a connection and its thread, which `start` starts. The register is locked meanwhile,
-    /// so that the thread cannot end before it is noted.
+    /// Registers a connection and its thread, which `start` starts. The register is locked meanwhile,
+    /// so that the thread cannot end before it is registered.
     pub(super) fn admit(
         &self,
         start: impl FnOnce(u64) -> io::Result<(OpenConnection<S>, JoinHandle<()>)>,

@@ -174,7 +174,7 @@ impl RunningCall {
         // SAFETY: the context is valid until the call is finished; the rest is ours.
         unsafe { (api.get_input)(self.context, index, &raw mut tensor, status.raw()) };
         status.check()?;
-        let tensor = TensorRef { api, raw: tensor };
+        let tensor = TensorHandle { api, raw: tensor };
         Ok(InputTensor {
             index,
             address: tensor.address(),
@@ -205,7 +205,7 @@ impl RunningCall {
             )
         };
         status.check()?;
-        let tensor = TensorRef {
+        let tensor = TensorHandle {
             api: self.api,
             raw: tensor,
         };
@@ -230,7 +230,7 @@ impl RunningCall {
             )
         };
         status.check()?;
-        let tensor = TensorRef {
+        let tensor = TensorHandle {
             api: self.api,
             raw: tensor,
         };
@@ -239,12 +239,12 @@ impl RunningCall {
 }
 
 /// A reference to a tensor.
-struct TensorRef {
+struct TensorHandle {
     api: &'static Api,
     raw: *mut TfTensor,
 }
 
-impl TensorRef {
+impl TensorHandle {
     fn address(&self) -> usize {
         // SAFETY: the tensor is valid until it is dropped.
         unsafe { (self.api.tensor_data)(self.raw) }.expose_provenance()
@@ -272,7 +272,7 @@ impl TensorRef {
     }
 }
 
-impl Drop for TensorRef {
+impl Drop for TensorHandle {
     fn drop(&mut self) {
         // SAFETY: the reference is ours and given up once.
         unsafe { (self.api.delete_tensor)(self.raw) };

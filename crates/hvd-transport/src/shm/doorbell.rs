@@ -20,7 +20,7 @@
 //! is woken by a [`Flag`]; the rest is the same.
 //!
 //! - `BELL-1` of the two fences one comes first, so either P2 sees O1 or O2 sees P1: an event is
-//!   never missed. If P2 sees O1, the sequence changes after the owner noted it, and the kernel
+//!   never missed. If P2 sees O1, the sequence changes after the owner read it, and the kernel
 //!   refuses to sleep or is woken.
 //! - `BELL-2` a waker and an abort change no ring, so they always count up ([`Doorbell::ring`]);
 //!   the owner compares with the count as of the end of its last sleep. As with BELL-1, one of the

@@ -5,7 +5,7 @@
 //! it too. Whether a rank died is the business of the [`crate::Lifeline`], whose report is at most
 //! milliseconds behind. So:
 //!
-//! - `TCP-1` the end of a connection is noted; nothing moves on it any more, and a lane that has
+//! - `TCP-1` the end of a connection is recorded; nothing moves on it any more, and a lane that has
 //!   come to it does not go on.
 //! - `TCP-2` a wait that needs that peer gives the lifeline [`GRACE`] to name the rank that failed
 //!   first, and then fails with this one. Control messages are needed from rank 0, and on rank 0
@@ -198,7 +198,7 @@ impl Tcp {
                 let mut peers = recv.into_iter().chain(send);
                 peers.find_map(|peer| self.ended(peer, Lane::Data))
             }
-            // While the last words are still on their way to some, others may have left.
+            // While the last messages are still on their way to some, others may have left.
             Interest::Control { unsent } if !unsent.is_empty() => {
                 let mut failed = unsent.iter().filter(|&&peer| {
                     matches!(

@@ -136,8 +136,8 @@ fn trouble_is_shown_with_its_remedy() {
         text.contains("\nfatal: node-2: something is odd there\n  mend it\n"),
         "{text}"
     );
-    let verdict = "\nnot ready: 1 host not reached, 1 pair cut off, 1 fatal finding, 1 note\n";
-    assert!(text.ends_with(verdict), "{text}");
+    let summary = "\nnot ready: 1 host not reached, 1 pair cut off, 1 fatal finding, 1 note\n";
+    assert!(text.ends_with(summary), "{text}");
 }
 
 #[test]

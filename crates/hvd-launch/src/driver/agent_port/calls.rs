@@ -12,33 +12,33 @@ use hvd_rendezvous::{
     Error as HandshakeError, Purpose,
     accept::AcceptedConnection,
     deadline::{self, Timed},
+    frame,
 };
 
 use super::{AgentIdentity, ExpectedAgents};
-use crate::protocol::Introduction;
+use crate::protocol::{INTRODUCTION_LIMIT, Introduction};
 
 /// How long a call may take.
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most bytes an introduction may have.
-const LIMIT: u32 = 4096;
+/// For errors.
+const DOING: &str = "reading the introduction of an agent";
 
 /// Reads an agent's introduction and gives its connection to the task that expects it.
 pub(super) fn receive(
     mut guest: AcceptedConnection<TcpStream>,
     expected: &ExpectedAgents,
 ) -> hvd_rendezvous::Result<()> {
-    let doing = "hearing from an agent";
     if guest.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
     }
     let (socket, session) = guest.parts();
     let timed = Timed::new(socket, deadline::after(IDENTITY_TIMEOUT));
-    let introduction = read(&mut session.over(timed)).map_err(HandshakeError::io(doing))?;
+    let introduction = read(&mut session.over(timed))?;
     let from = guest
         .stream()
         .peer_addr()
-        .map_err(HandshakeError::io(doing))?;
+        .map_err(HandshakeError::io(DOING))?;
     let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
     let hosts = expected
         .iter()
@@ -77,16 +77,12 @@ fn recognise<'a>(
         .or_else(|| by(&|known| known.addresses.contains(&from)))
 }
 
-fn read(stream: &mut impl Read) -> io::Result<Introduction> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > LIMIT {
-        return Err(io::Error::other("the introduction is too long"));
-    }
-    let mut bytes = vec![0; length as usize];
-    stream.read_exact(&mut bytes)?;
-    Ok(serde_json::from_slice(&bytes)?)
+fn read(stream: &mut impl Read) -> hvd_rendezvous::Result<Introduction> {
+    let bytes = frame::read(stream, INTRODUCTION_LIMIT, DOING)?;
+    let bytes = bytes.ok_or(io::ErrorKind::UnexpectedEof.into());
+    bytes
+        .and_then(|bytes| Ok(serde_json::from_slice(&bytes)?))
+        .map_err(HandshakeError::io(DOING))
 }
 
 #[cfg(test)]

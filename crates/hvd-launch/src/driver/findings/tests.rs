@@ -379,7 +379,7 @@ fn read_only_temporary_files_are_fatal_only_without_shared_memory() {
 }
 
 #[test]
-fn small_shared_memory_is_noted_with_the_engines_option() {
+fn small_shared_memory_is_reported_with_the_engines_option() {
     let small = |container: Container| {
         only(|facts| {
             facts.container = container;

@@ -24,7 +24,7 @@ impl Reachability {
         if self.is_complete() {
             return Vec::new();
         }
-        let mut causes = match self.nobody_reaches_anybody() {
+        let mut causes = match self.no_host_reaches_another() {
             Some(cause) => vec![cause],
             None => self.causes_by_host(),
         };
@@ -46,7 +46,7 @@ impl Reachability {
             .collect();
         let mut causes = Vec::new();
         for host in 0..self.hosts.len() {
-            if let Some(cause) = self.nobody_reaches(host) {
+            if let Some(cause) = self.not_reached_at_all(host) {
                 causes.push(cause);
                 left.retain(|(_, to)| *to != host);
             }
@@ -54,7 +54,7 @@ impl Reachability {
         for host in 0..self.hosts.len() {
             let stuck = left.iter().filter(|(from, _)| *from == host).count();
             if stuck > 1 && (0..self.hosts.len()).all(|to| !self.reaches(host, to)) {
-                causes.push(self.nobody_reached_by(host));
+                causes.push(self.reaches_no_other(host));
                 left.retain(|(from, _)| *from != host);
             }
         }
@@ -63,7 +63,7 @@ impl Reachability {
     }
 
     /// What it means that there is no connection at all, if that is so and there was one to try.
-    fn nobody_reaches_anybody(&self) -> Option<String> {
+    fn no_host_reaches_another(&self) -> Option<String> {
         let is_tried = self.targets.iter().all(|targets| !targets.is_empty());
         let is_published = (0..self.hosts.len()).any(|host| self.published_at(host).is_some());
         if !is_tried || is_published || self.failures().count() < self.routes.len() {
@@ -84,7 +84,7 @@ impl Reachability {
     }
 
     /// What it means that no host reaches this one, if that is so.
-    fn nobody_reaches(&self, host: usize) -> Option<String> {
+    fn not_reached_at_all(&self, host: usize) -> Option<String> {
         let others = (0..self.hosts.len()).filter(|other| *other != host);
         if others.clone().any(|other| self.reaches(other, host)) {
             return None;
@@ -210,7 +210,7 @@ impl Reachability {
         )
     }
 
-    fn nobody_reached_by(&self, host: usize) -> String {
+    fn reaches_no_other(&self, host: usize) -> String {
         format!(
             "`{}` reaches nobody, though others are reached: a firewall there for outgoing \
              connections, or it is in another network",

@@ -31,10 +31,10 @@ impl Reachability {
         if fits(&inline) {
             return inline;
         }
-        let cell = |route: &HostRoute| noted(route, &mut notes);
-        let noted = self.table(|host| self.short(host), |host| self.short(host), cell);
-        if fits(&noted) {
-            return noted + &legend_of_notes(&notes);
+        let cell = |route: &HostRoute| with_note(route, &mut notes);
+        let table = self.table(|host| self.short(host), |host| self.short(host), cell);
+        if fits(&table) {
+            return table + &legend_of_notes(&notes);
         }
         self.narrow()
     }
@@ -185,7 +185,7 @@ fn inline(route: &HostRoute) -> String {
     }
 }
 
-fn noted(route: &HostRoute, notes: &mut Vec<String>) -> String {
+fn with_note(route: &HostRoute, notes: &mut Vec<String>) -> String {
     match &route.outcome {
         RouteOutcome::Reached { .. } => inline(route),
         RouteOutcome::Failed(_) => failed(route, notes),

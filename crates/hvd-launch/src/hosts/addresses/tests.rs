@@ -265,7 +265,7 @@ fn a_container_behind_published_ports_is_told_from_a_firewall() {
 }
 
 #[test]
-fn a_host_that_lets_nobody_in_is_named_with_what_to_open() {
+fn an_unreachable_host_is_named_with_what_to_open() {
     let hosts = ["1", "2", "3"].map(|n| host(&format!("h{n}"), &[&format!("eth0 10.0.0.{n}")]));
     let answer = |_, to, _: &str| if to == 1 { Err("timed out") } else { Ok(150) };
     let rules = AddressRules::default();

@@ -124,7 +124,7 @@ fn bandwidth_is_measured_within_its_budget_and_with_one_load_at_least() {
 }
 
 #[test]
-fn a_slow_load_ends_with_its_patience() {
+fn a_slow_load_ends_with_its_timeout() {
     let key = key();
     let theirs = key.clone();
     let (address, thread) = other_program(1, move |stream| {

@@ -145,7 +145,7 @@ impl Facts<'_> {
     }
 
     /// The last line that says something, in backticks.
-    fn last_words(&self) -> String {
+    fn last_line(&self) -> String {
         let lines = said(self.stderr);
         lines
             .last()

@@ -24,7 +24,7 @@ use crate::process::{ReapedBy, Reaper, spawn_detached, subprocess};
 /// How long a program may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Prints the path of the wheel, if `pip` noted one and it is still there.
+/// Prints the path of the wheel, if `pip` recorded one and it is still there.
 const WHEEL: &str = "\
 import importlib.metadata as m, json, os, urllib.parse as p
 u = p.urlsplit(json.loads(m.distribution('horovod').read_text('direct_url.json'))['url'])

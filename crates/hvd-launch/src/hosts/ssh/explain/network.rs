@@ -161,7 +161,7 @@ fn unreachable(facts: &Facts<'_>) -> (String, String) {
         format!(
             "there is no way from this machine to host `{}`: {}",
             facts.host,
-            facts.last_words()
+            facts.last_line()
         ),
         format!(
             "is the network up (a VPN, a container's network, a firewall of this machine)? \
@@ -220,7 +220,7 @@ fn lost(facts: &Facts<'_>) -> (String, String) {
         format!(
             "the connection to host `{}` broke: {}",
             facts.host,
-            facts.last_words()
+            facts.last_line()
         ),
         format!("is the host still up? `{}` tells", facts.on_host("uptime")),
     )

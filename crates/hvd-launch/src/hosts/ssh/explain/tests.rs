@@ -1,7 +1,7 @@
 //! Real refusals and what becomes of them. The texts were said by OpenSSH 9.2 and 10.0 clients to
 //! throw-away servers, one for each case; where both agree, once. Names and ports are changed.
 
-mod lines;
+mod commands;
 
 use std::time::Duration;
 

@@ -86,7 +86,7 @@ fn command_not_found(facts: &Facts<'_>) -> (String, String) {
         format!(
             "host `{}` cannot start an agent: {}",
             facts.host,
-            facts.last_words()
+            facts.last_line()
         ),
         format!(
             "`/bin/sh` and horovod must be there: {}",

@@ -1,4 +1,4 @@
-//! Lines to type, where it is known what this machine has.
+//! Commands to type, where it is known what this machine has.
 
 use super::*;
 use crate::hosts::ssh::{explain as explain_with, own_files::KnownHosts};

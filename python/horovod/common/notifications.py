@@ -1,4 +1,4 @@
-"""News about the hosts of an elastic job, from whoever knows them to the states that listen.
+"""News about the hosts of an elastic job, from their source to the states that listen.
 
 An elastic launcher's side of a worker calls `manager.set_source` once, with a function that starts
 to listen to the launcher, and from then on `manager.handle_hosts_updated`, from any thread. Without

@@ -45,7 +45,7 @@ def main() -> None:
 def _store_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Called by the interpreter instead of printing what nobody caught."""
+    """Called by the interpreter instead of printing an uncaught exception."""
     rank = os.environ["HOROVOD_RANK"]
     text = "".join(traceback.format_exception(kind, error, _of_the_function(trace)))
     report = {

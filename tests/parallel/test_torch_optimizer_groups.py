@@ -74,7 +74,7 @@ GROUPS: dict[str, Callable[[torch.nn.Module], Any]] = {
     "two": lambda model: 2,
     "more than parameters": lambda model: 9,
     "lists": lambda model: [[model[2].bias, model[0].weight], [model[0].bias]],
-    "a parameter of somebody else": lambda model: [
+    "a parameter of another model": lambda model: [
         [torch.nn.Parameter(torch.ones(1)), *model[0].parameters()]
     ],
 }

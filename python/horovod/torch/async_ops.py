@@ -10,7 +10,7 @@ import torch
 from horovod.common import collectives
 from horovod.common.collectives import Output
 from horovod.common.handles import pending, synchronize, then
-from horovod.common.process_sets import ProcessSet, global_process_set, set_size, usable_id
+from horovod.common.process_sets import ProcessSet, global_process_set, set_size
 from horovod.common.util import Average, Sum, handle_average_backwards_compatibility
 from horovod.torch.staging import copy_into, is_on_gpu, rows_to_device, to_device, to_host
 from horovod.torch.tensors import (
@@ -64,7 +64,7 @@ def allreduce_async_(
             Average if op is None else op,
             prescale_factor,
             postscale_factor,
-            0 if process_set is global_process_set else usable_id(process_set),
+            process_set,
         )
         if handle is not None:
             pending[handle] = tensor

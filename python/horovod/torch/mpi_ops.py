@@ -49,7 +49,6 @@ from horovod.common.process_sets import (
     add_process_set,
     global_process_set,
     remove_process_set,
-    usable_id,
 )
 from horovod.common.util import (
     Adasum,
@@ -207,9 +206,9 @@ def allreduce_(
     """Combines the tensors of all ranks in place and returns the tensor that was passed."""
     if average is not None:
         op = handle_average_backwards_compatibility(op, average)
-    number = 0 if process_set is global_process_set else usable_id(process_set)
+    reduction = Average if op is None else op
     handle = start_in_place(
-        tensor, name, Average if op is None else op, prescale_factor, postscale_factor, number, True
+        tensor, name, reduction, prescale_factor, postscale_factor, process_set, True
     )
     if handle is None:
         handle = allreduce_async_(

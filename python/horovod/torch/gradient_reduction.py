@@ -10,9 +10,10 @@ import torch
 from horovod.common.collectives import start_allreduce
 from horovod.common.handles import synchronize
 from horovod.common.process_sets import ProcessSet
-from horovod.torch.async_ops import allreduce_async_, sparse_allreduce_async
 from horovod.torch.compression import Compressor, NoneCompressor
-from horovod.torch.grouped_async_ops import grouped_allreduce_async_
+from horovod.torch.ops.allreduce import allreduce_async_
+from horovod.torch.ops.grouped_allreduce import grouped_allreduce_async_
+from horovod.torch.ops.sparse_allreduce import sparse_allreduce_async
 from horovod.torch.tensors import plain_view, start_in_place
 
 Finish = Callable[[], object]

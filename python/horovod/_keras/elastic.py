@@ -1,8 +1,8 @@
-"""Elastic training for any Keras: the state, and what its callbacks do.
+"""Elastic training for any Keras: the state and its callbacks.
 
-Functions and classes here are given the Keras that they are for; the callbacks' classes are
-combined with its `keras.callbacks.Callback`, which sets `params`. No framework is imported here:
-the states of TensorFlow are made of these.
+Functions and states are given the Keras that they are for; packages derive the callbacks also from
+its `keras.callbacks.Callback`, which sets `params`. No framework is imported here: the states of
+TensorFlow are made of these.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from horovod._keras.callbacks import in_graph_mode, take_state_back, variables_of
+from horovod._keras.package import KerasClass
 from horovod._keras.values import array_of
 from horovod._keras.versions import bridge
 from horovod.common import elastic
 from horovod.common.basics import rank
 from horovod.common.elastic import ObjectState, recognized_failures
 from horovod.common.objects import broadcast_object
+
+__all__ = ["CommitStateCallback", "UpdateBatchStateCallback", "UpdateEpochStateCallback"]
 
 
 def run(keras: Any, func: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +90,7 @@ def _build(optimizer: Any, variables: list[Any]) -> None:
         optimizer._create_all_weights(variables)
 
 
-class CommitState:
+class CommitStateCallback(KerasClass):
     """Commits the state every few batches, and at the end of each epoch.
 
     Goes after the callbacks that update the state, so that what they note is committed too.
@@ -117,7 +120,7 @@ class CommitState:
         self.state.commit()
 
 
-class UpdateBatchState:
+class UpdateBatchStateCallback(KerasClass):
     """Keeps `state.batch` at the number of the last batch, and at 0 between epochs."""
 
     params: Any
@@ -147,7 +150,7 @@ class UpdateBatchState:
         self.state.batch = 0
 
 
-class UpdateEpochState:
+class UpdateEpochStateCallback(KerasClass):
     """Keeps `state.epoch` at the number of epochs that are complete, over all calls of `fit`."""
 
     def __init__(self, state: Any) -> None:

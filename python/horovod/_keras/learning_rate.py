@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from horovod._keras.callbacks import take_state_back
+from horovod._keras.package import KerasClass
 from horovod._keras.values import array_of
 from horovod.common.basics import rank, size
 
+__all__ = ["LearningRateScheduleCallback", "LearningRateWarmupCallback"]
 
-class LearningRateSchedule:
+
+class LearningRateScheduleCallback(KerasClass):
     """Multiplies the initial learning rate from `start_epoch` until before `end_epoch`.
 
     A constant multiplier c gives c ** (epoch - start_epoch). A function is given the epoch; with
@@ -125,7 +128,7 @@ class LearningRateSchedule:
                     velocity.assign(velocity * factor)
 
 
-class LearningRateWarmup(LearningRateSchedule):
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """Lets the learning rate grow from `initial_lr / size()` to `initial_lr`, batch by batch."""
 
     def __init__(

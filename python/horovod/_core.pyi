@@ -42,7 +42,7 @@ def shutdown(failure: str | None = None) -> None:
     """Leaves the job, together with all other ranks.
 
     A rank that ends because of an uncaught exception passes its text: the others' operations then
-    fail with it, and the launcher is told whose fault it was.
+    fail with it, and the launcher reports this rank as the cause.
     """
 
 def is_initialized() -> bool: ...

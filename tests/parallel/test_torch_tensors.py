@@ -125,7 +125,7 @@ def test_views_and_parameters_in_place() -> None:
 
 def test_a_subclass_of_tensor_in_place() -> None:
     class Labelled(torch.Tensor):
-        """Takes the long way in."""
+        """Does not take the fast path."""
 
     tensor = torch.ones(3).as_subclass(Labelled)
     assert hvd.allreduce_(tensor, name="labelled", op=hvd.Sum) is tensor

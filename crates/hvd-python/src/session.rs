@@ -273,8 +273,8 @@ fn fusion_threshold(config: &WorkerConfig) -> u64 {
     }
 }
 
-/// Closes the connections of an engine that has ended, telling the launcher and the other ranks
-/// whose fault it was.
+/// Closes the connections of an engine that has ended, and reports the rank that caused it to
+/// the launcher and the other ranks.
 fn leave(
     config: &WorkerConfig,
     end: ExitReport,
@@ -287,13 +287,13 @@ fn leave(
         ExitReport::ShutDownBy(rank) => Some(*rank),
         ExitReport::Failed(failure) => Some(failure.rank),
     };
-    // The launcher first: this rank or another may end as soon as it hears of the failure.
+    // The launcher first: this rank or another may end as soon as it receives the failure.
     if let Some(culprit) = culprit
         && let Err(error) = hvd_transport::accuse(config, culprit)
     {
-        tracing::info!("cannot tell the launcher that rank {culprit} is to blame: {error}");
+        tracing::info!("cannot report rank {culprit} as the cause to the launcher: {error}");
     }
-    // Others hear of the culprit before they see our connections close; and the lifeline, whose
+    // The other ranks learn the cause before they see our connections close; and the lifeline, whose
     // end is a goodbye, goes last, so that deaths are noticed until then.
     if let (ExitReport::Failed(failure), Some(lifeline)) = (end, membership.lifeline()) {
         lifeline.report(failure);

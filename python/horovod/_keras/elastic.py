@@ -93,7 +93,7 @@ def _build(optimizer: Any, variables: list[Any]) -> None:
 class CommitStateCallback(KerasClass):
     """Commits the state every few batches, and at the end of each epoch.
 
-    Goes after the callbacks that update the state, so that what they note is committed too.
+    Goes after the callbacks that update the state, so that their updates are committed too.
     """
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
@@ -142,7 +142,7 @@ class UpdateBatchStateCallback(KerasClass):
             self.params["steps"] = self.steps_per_epoch - self.state.batch
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes the batch."""
+        """Records the batch."""
         self.state.batch = batch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -160,12 +160,12 @@ class UpdateEpochStateCallback(KerasClass):
         self._first: int | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Notes how many were complete before."""
+        """Records how many were complete before."""
         self.initial_epoch = self.state.epoch
         self._first = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Notes where this call of `fit` begins to count: `initial_epoch` need not be 0."""
+        """Records where this call of `fit` begins to count: `initial_epoch` need not be 0."""
         if self._first is None:
             self._first = epoch
 

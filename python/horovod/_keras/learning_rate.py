@@ -73,7 +73,7 @@ class LearningRateScheduleCallback(KerasClass):
         )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Takes note of the epoch."""
+        """Records the epoch."""
         self.current_epoch = epoch
 
     def on_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -88,13 +88,13 @@ class LearningRateScheduleCallback(KerasClass):
             self._set(self.current_epoch)
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Gives an optimizer its momentum back."""
+        """Restores the optimizer's momentum."""
         if self._momentum is not None:
             self._optimizer().momentum = self._momentum
             self._momentum = None
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Tells the learning rate with the metrics."""
+        """Adds the learning rate to the metrics."""
         if logs is not None:
             take_state_back(self.model)
             logs["lr"] = self._learning_rate()
@@ -156,7 +156,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         self.verbose = verbose
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Says when the learning rate has arrived."""
+        """Prints that the warmup is complete."""
         super().on_epoch_end(epoch, logs)
         if epoch + 1 == self.end_epoch and self.verbose > 0 and rank() == 0:
             print(

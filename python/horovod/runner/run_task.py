@@ -62,7 +62,7 @@ def _store_exception(
 def _store_and_print_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """The same where standard error is also written to a file, which should tell it."""
+    """The same where standard error is also written to a file, which should contain it."""
     with contextlib.suppress(Exception):
         sys.__excepthook__(kind, error, trace)
     _store_exception(kind, error, trace)

@@ -1,7 +1,7 @@
 """Writes the installed Horovod out as a wheel, for hosts that have none: `horovodrun wheel`.
 
 The files are those that the installation's RECORD lists, each checked against its hash; what the
-installer added (scripts, byte code, notes of its own) stays behind. Equal installations give equal
+installer added (scripts, byte code, its own metadata) stays behind. Equal installations give equal
 wheels, byte for byte. Needs nothing but Python: no network, no `pip`.
 """
 

@@ -59,7 +59,7 @@ pub(crate) fn register(py: Python<'_>) {
     }
     match StackDumper::register(py) {
         Ok(registered) => *dumper = Some(registered),
-        Err(error) => tracing::debug!("where Python stands cannot be told: {error}"),
+        Err(error) => tracing::debug!("stacks of Python are not available: {error}"),
     }
 }
 

@@ -5,10 +5,10 @@
 # The engine has its own network, mount, host name and process namespaces: its bridges, firewall rules and published ports are not
 # the machine's, so that nothing else here notices it, and killing it in any way kills everything it started. It reaches
 # the outside, for building images, through slirp4netns. Two such engines, `scripts/engine.sh node7` and `... node8`, are
-# two machines with these host names, once somebody lays a cable between their networks.
+# two machines with these host names, once their networks are connected.
 source "$(dirname "$0")/environment.sh"
 
-PATIENCE=60 # seconds until the engine has to answer
+READY_TIMEOUT=60 # seconds
 
 inside() {
     ip link set lo up
@@ -57,10 +57,10 @@ start() {
 }
 
 wait_until_ready() {
-    local deadline=$((SECONDS + PATIENCE))
+    local deadline=$((SECONDS + READY_TIMEOUT))
     until docker --host "unix://$SCRATCH/socket" version >/dev/null 2>&1; do
         kill -0 "$ENGINE" 2>/dev/null || cannot "the Docker engine ended: $(tail -n 3 "$SCRATCH/log")"
-        [ $SECONDS -lt $deadline ] || cannot "the Docker engine is not ready after $PATIENCE s: $(tail -n 3 "$SCRATCH/log")"
+        [ $SECONDS -lt $deadline ] || cannot "the Docker engine is not ready after $READY_TIMEOUT s: $(tail -n 3 "$SCRATCH/log")"
         sleep 0.1
     done
 }

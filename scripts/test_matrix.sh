@@ -83,7 +83,7 @@ counted_in() {
 
 # Runs a row, adds its line to the results. A row that could not run has not passed.
 run_row() {
-    local name=$1 python=$2 venv=$PLACE/$1 log=$PLACE/$1.log start=$SECONDS verdict=passed
+    local name=$1 python=$2 venv=$PLACE/$1 log=$PLACE/$1.log start=$SECONDS outcome=passed
     local word packages=() variables=(TF_CPP_MIN_LOG_LEVEL=2)
     shift 2
     for word in "$@"; do
@@ -97,17 +97,17 @@ run_row() {
     say "$name: $*, Python $python (log: ${log#"$PWD"/})"
     {
         install_row "$venv" "$python" "${packages[@]}" && (export "${variables[@]}" && tests_of "$venv" "${name%%-*}")
-    } >"$log" 2>&1 || verdict=FAILED
-    [ "$verdict" = passed ] || tail -n 40 "$log"
-    results+=("$name|$(version_in "$venv" "${name%%-*}")|$(counted_in "$log")|$verdict ($((SECONDS - start)) s)")
+    } >"$log" 2>&1 || outcome=FAILED
+    [ "$outcome" = passed ] || tail -n 40 "$log"
+    results+=("$name|$(version_in "$venv" "${name%%-*}")|$(counted_in "$log")|$outcome ($((SECONDS - start)) s)")
     [ -n "${KEEP:-}" ] || rm -rf "$venv"
 }
 
 table() {
-    local line name version counted verdict
+    local line name version counted outcome
     for line in "row|version|single and examples;$NP ranks|result" "${results[@]}"; do
-        IFS='|' read -r name version counted verdict <<<"$line"
-        printf '%-18s %-14s %-48s %s\n' "$name" "$version" "${counted/;/; }" "$verdict"
+        IFS='|' read -r name version counted outcome <<<"$line"
+        printf '%-18s %-14s %-48s %s\n' "$name" "$version" "${counted/;/; }" "$outcome"
     done
 }
 

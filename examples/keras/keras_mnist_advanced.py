@@ -121,7 +121,7 @@ def main() -> None:
         hvd.callbacks.LearningRateWarmupCallback(
             rate, warmup_epochs=arguments.warmup_epochs, verbose=1
         ),
-        keras.callbacks.ReduceLROnPlateau(patience=10, verbose=1),
+        keras.callbacks.ReduceLROnPlateau(verbose=1),
     ]
     # Horovod: one rank saves, or they would overwrite each other's files.
     if hvd.rank() == 0:

@@ -2,12 +2,17 @@
 
 Tensors cross this border as addresses. The caller keeps the memory alive and untouched until
 `wait` on the returned handle has returned or raised; the engine never looks at it afterwards.
-Names are final here: the framework layer adds prefixes. `name=None` asks for the automatic name
-`<operation>.noname.<handle>`.
+
+What operations have in common is checked here, for every entry point alike. The engine knows a
+tensor as `<operation>.<name>`, and as `<operation>.noname.<handle>` with `name=None`. `op` is the
+number of a reduction, factors are what `float` accepts, process sets must be registered; ValueError
+otherwise.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from horovod.common.process_sets import ProcessSet
 
 __version__: str
 
@@ -37,7 +42,7 @@ def shutdown(failure: str | None = None) -> None:
     """Leaves the job, together with all other ranks.
 
     A rank that ends because of an uncaught exception passes its text: the others' operations then
-    fail with it, and the launcher is told whose fault it was.
+    fail with it, and the launcher reports this rank as the cause.
     """
 
 def is_initialized() -> bool: ...
@@ -78,11 +83,11 @@ def allreduce(
     op: int,
     prescale: float,
     postscale: float,
-    process_set: int,
+    process_set: ProcessSet,
 ) -> int: ...
 
 class InPlace:
-    """The short way in: starts operations on tensors that describe themselves (DLPack's C exchange
+    """The fast path: starts operations on tensors that describe themselves (DLPack's C exchange
     API), in one call."""
 
     def __new__(cls, classes: Sequence[type], is_disguised: Callable[[Any], bool]) -> InPlace:
@@ -98,21 +103,19 @@ class InPlace:
     def allreduce(
         self,
         tensor: object,
-        name: object,
-        op: object,
+        name: str | None,
+        op: int,
         prescale: float,
         postscale: float,
-        process_set: int,
+        process_set: ProcessSet,
         blocking: bool = False,
     ) -> int | None:
-        """Returns a handle for `wait`, or None if the other form is needed: for a tensor that is
-        not dense or not on the CPU, for Adasum, for whatever is then to be refused.
-
-        The name gets the prefix `allreduce.`. With `blocking` the caller must wait at once.
+        """Returns a handle for `wait`, or None if the other form is needed: for Adasum, and for a
+        tensor that is not dense or not on the CPU. With `blocking` the caller must wait at once.
         """
 
 def allgather(
-    name: str | None, input: int, dtype: int, shape: Sequence[int], process_set: int
+    name: str | None, input: int, dtype: int, shape: Sequence[int], process_set: ProcessSet
 ) -> int: ...
 def broadcast(
     name: str | None,
@@ -121,7 +124,7 @@ def broadcast(
     dtype: int,
     shape: Sequence[int],
     root: int,
-    process_set: int,
+    process_set: ProcessSet,
 ) -> int: ...
 def alltoall(
     name: str | None,
@@ -129,7 +132,7 @@ def alltoall(
     dtype: int,
     shape: Sequence[int],
     splits: Sequence[int],
-    process_set: int,
+    process_set: ProcessSet,
 ) -> int:
     """`splits` may be empty for equal parts."""
 
@@ -141,9 +144,9 @@ def reducescatter(
     op: int,
     prescale: float,
     postscale: float,
-    process_set: int,
+    process_set: ProcessSet,
 ) -> int: ...
-def barrier(process_set: int) -> int: ...
+def barrier(process_set: ProcessSet) -> int: ...
 def grouped_allreduce(
     name: str | None,
     inputs: Sequence[int],
@@ -153,12 +156,12 @@ def grouped_allreduce(
     op: int,
     prescale: float,
     postscale: float,
-    process_set: int,
+    process_set: ProcessSet,
 ) -> list[int]:
     """Starts all or none; returns one handle for each tensor.
 
-    `name` is the final name of the group; tensor i of n is called `<name>_<i>of<n>`, counted from
-    1. Without a name the group is called `grouped_allreduce.noname.<number>`.
+    The engine knows the group as `grouped_allreduce.<name>`, and tensor i of n, counted from 1, as
+    `<group>_<i>of<n>`. Without a name the group is `grouped_allreduce.noname.<number>`.
     """
 
 def grouped_allgather(
@@ -166,7 +169,7 @@ def grouped_allgather(
     inputs: Sequence[int],
     dtypes: Sequence[int],
     shapes: Sequence[Sequence[int]],
-    process_set: int,
+    process_set: ProcessSet,
 ) -> list[int]: ...
 def grouped_reducescatter(
     name: str | None,
@@ -176,7 +179,7 @@ def grouped_reducescatter(
     op: int,
     prescale: float,
     postscale: float,
-    process_set: int,
+    process_set: ProcessSet,
 ) -> list[int]: ...
 def join() -> int:
     """Has nothing more to give: waits, without the GIL, until every rank has joined, taking part

@@ -22,8 +22,8 @@ from expectations import (
     DEATH_LIMIT,
     END_LIMIT,
     HOST,
-    TIMEOUT,
     SILENCE_LIMIT,
+    TIMEOUT,
     expect_all_done,
     expect_report,
     expect_survivors_name,
@@ -206,8 +206,8 @@ def cut_network(target: Target, chance: random.Random) -> None:
     enter = ["nsenter", "-t", str(target.launcher.pid), "-n"]
     subprocess.run([*enter, "ip", "link", "set", "lo", "down"], check=True)
     code = target.await_end(CUT_LIMIT + END_LIMIT)
-    everybody = set(range(target.plan.ranks))
-    expect_survivors_name(target, everybody, since, CUT_LIMIT, set())
+    all_ranks = set(range(target.plan.ranks))
+    expect_survivors_name(target, all_ranks, since, CUT_LIMIT, set())
     expect_report(target, code, ERROR_EXIT, "the job failed: rank ")
 
 
@@ -221,8 +221,8 @@ def cut_connection(target: Target, chance: random.Random) -> None:
     if code == 0:
         expect_all_done(target)
         return
-    everybody = set(range(target.plan.ranks))
-    expect_survivors_name(target, everybody, since, SILENCE_LIMIT, set())
+    all_ranks = set(range(target.plan.ranks))
+    expect_survivors_name(target, all_ranks, since, SILENCE_LIMIT, set())
 
 
 def send_garbage(target: Target, chance: random.Random) -> None:
@@ -293,7 +293,7 @@ KINDS: dict[str, Kind] = {
 
 
 def is_possible(kind: Kind) -> bool:
-    """Whether this machine lets us do it: namespaces of one's own are not for everybody."""
+    """Whether this machine allows it: not every user may create namespaces."""
     if not kind.wrapper:
         return True
     trial = subprocess.run([*kind.wrapper, "true"], capture_output=True)

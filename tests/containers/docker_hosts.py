@@ -29,7 +29,7 @@ class Container:
         self.name = name
 
     def run(self, command: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Runs a line of shell inside, as somebody would type it there."""
+        """Runs a line of shell inside, as a user would type it there."""
         return self.engine.run(
             "exec", self.name, "bash", "-c", command, timeout=timeout, check=False
         )

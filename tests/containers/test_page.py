@@ -25,7 +25,7 @@ STAND_INS = {
 
 
 class Reader:
-    """Somebody who sits at the machines and types what the page says."""
+    """A user at the machines who types what the page says."""
 
     def __init__(self, machines: dict[str, Engine], folder: Path) -> None:
         self.machines = machines

@@ -1,4 +1,4 @@
-"""Opens a cluster for somebody at a terminal: `make hosts N=3`."""
+"""Opens a cluster for a user at a terminal: `make hosts N=3`."""
 
 from __future__ import annotations
 

@@ -196,5 +196,5 @@ def impossible() -> str | None:
     trial = ["unshare", "--net", "--mount", "--uts", "--ipc", "true"]
     refused = subprocess.run(trial, capture_output=True, text=True, check=False)
     if refused.returncode != 0:
-        return f"this machine lets nobody make namespaces: {refused.stderr.strip()}"
+        return f"this machine allows no namespaces: {refused.stderr.strip()}"
     return None

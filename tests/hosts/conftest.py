@@ -20,7 +20,7 @@ TOOLS = ("ip", "tc", "nft", "nsenter", "unshare", "ssh", "ssh-keygen", "/usr/sbi
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
-    """Skips where nobody can make hosts; fails where a package is missing."""
+    """Skips where hosts cannot be made; fails where a package is missing."""
     if why := impossible():
         pytest.skip(why)
     if missing := [tool for tool in TOOLS if not shutil.which(tool)]:

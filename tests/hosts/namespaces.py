@@ -2,7 +2,7 @@
 
 Nothing here is named in the machine's own namespaces: no `ip netns` entry, no interface, no mount.
 What a killed run leaves behind is therefore processes and one scratch directory. The directory is
-recognised by its prefix and by nobody holding its lock; the processes by their mount namespace,
+recognised by its prefix and by its lock, which is free; the processes by their mount namespace,
 which has the directory mounted.
 """
 
@@ -57,7 +57,7 @@ def sweep() -> list[Path]:
 
 @contextlib.contextmanager
 def _stale(path: Path) -> Iterator[None]:
-    """Holds the lock of a directory nobody owns; OSError if somebody does."""
+    """Holds the lock of a directory without an owner; OSError if it has one."""
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(lock).st_uid != os.geteuid():

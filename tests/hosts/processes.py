@@ -36,7 +36,7 @@ def inside(directory: Path) -> list[Process]:
 
 
 def kill_inside(directory: Path, timeout: float = 10) -> None:
-    """Kills until nobody is left: what is killed first may have forked just before."""
+    """Kills until no process is left: what is killed first may have forked just before."""
     end = time.monotonic() + timeout
     with contextlib.ExitStack() as stack:
         spaces = set()

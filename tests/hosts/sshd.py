@@ -112,7 +112,7 @@ class Sshd:
             self._process = None
 
     def pause(self) -> None:
-        """Connections are made, and nobody answers."""
+        """Connections are accepted, and nothing answers."""
         if self._process:
             self._process.send_signal(signal.SIGSTOP)
 

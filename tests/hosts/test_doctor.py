@@ -28,7 +28,7 @@ def environment() -> dict[str, str]:
 
 
 def doctor(cluster: Cluster, *words: str, cwd: str = "/") -> Finished:
-    """What somebody at hosta sees."""
+    """What a user at hosta sees."""
     command = [str(PROGRAM), "doctor", *words]
     return cluster["hosta"].run(command, timeout=TIMEOUT, env=environment(), cwd=cwd)
 

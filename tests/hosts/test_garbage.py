@@ -51,7 +51,7 @@ print(json.dumps({"kept": kept, "received": received}))
 """
 
 # Connects 400 times to each port and says nothing. Tells how many of a port's connections were open
-# at once, once all had been made, and how many still are when nobody can be honest any more.
+# at once, once all had been made, and how many still are when no client can be honest any more.
 FLOOD = r"""
 import json, select, socket, sys, time
 places = [tuple(place) for place in json.loads(sys.argv[1])]

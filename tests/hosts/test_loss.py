@@ -142,7 +142,7 @@ def test_ssh_is_killed(cluster: Cluster, number: int) -> None:
     os.kill(ssh_to(cluster["hosta"], "hostb"), number)
     ended = over(job, cluster)
     lost = "the job failed: host hostb with ranks 2, 3 was lost: "
-    # Whoever notices first: the launcher, or the agent, whose session ends with it.
+    # Either notices first: the launcher, or the agent, whose session ends with it.
     ours, theirs = "the ssh", "its agent was ended by signal 15 (SIGTERM)"
     assert lost + ours in ended.words() or lost + theirs in ended.words()
     assert "ssh" in ended.words()
@@ -155,7 +155,7 @@ def test_the_session_there_is_killed(cluster: Cluster) -> None:
     kill(*(one.pid for one in sessions))
     ended = over(job, cluster)
     lost = "the job failed: host hostb with ranks 2, 3 was lost: "
-    # Whoever notices first: our ssh, or the agent, which is told to end.
+    # Either notices first: our ssh, or the agent, which is told to end.
     broke, told = "the ssh connection to it broke", "its agent was ended by signal 15 (SIGTERM)"
     assert lost + broke in ended.words() or lost + told in ended.words()
     assert "ssh" in ended.words()
@@ -194,7 +194,7 @@ def test_the_driver_is_killed(cluster: Cluster) -> None:
 
 
 def test_the_launcher_is_killed(cluster: Cluster) -> None:
-    """The process that the user has started: nobody is left to say anything but its other half."""
+    """The process that the user has started: only its other half is left to report anything."""
     job = sleeping(cluster)
     kill(job.process.pid)
     over(job, cluster)
@@ -244,7 +244,7 @@ def test_a_signal_while_a_host_does_not_answer(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("half", ["supervisor", "worker", "both"])
 def test_an_agent_with_a_token_is_killed(cluster: Cluster, half: str) -> None:
-    """Nobody's ssh tells how it ended, and the ranks elsewhere notice at about the same time."""
+    """No ssh tells how it ended, and the ranks elsewhere notice at about the same time."""
     a, b = cluster
     token = {"HOROVOD_AGENT_TOKEN": new_token()}
     port = free_port(a)

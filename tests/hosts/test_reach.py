@@ -48,7 +48,7 @@ def one_each(cluster: Cluster, *arguments: str, **options) -> Ended:
 
 
 def test_two_networks_and_a_bridge(cluster: Cluster) -> None:
-    """The address that the name leads to is preferred; the bridge is nobody's address."""
+    """The address that the name leads to is preferred; the bridge is no host's address."""
     ended = one_each(cluster, "--verbose", "python", "-c", SUM)
     assert ended.code == 0, ended
     for line in ended.lines():

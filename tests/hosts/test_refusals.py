@@ -246,7 +246,7 @@ def test_a_script_that_is_missing_there(cluster: Cluster, tmp_path: Path) -> Non
 
 
 def test_a_script_that_differs(cluster: Cluster, tmp_path: Path) -> None:
-    """No refusal, but nobody should have to find that out."""
+    """No refusal, but users should not have to find that out."""
     a, b = cluster
     work = tmp_path / "work"
     work.mkdir()

@@ -68,8 +68,8 @@ def types(host: Host, line: str, **options) -> Finished:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python with pip and what Horovod depends on, but no Horovod."""
-    noted = importlib.metadata.distribution("horovod").read_text("direct_url.json") or "{}"
-    if not json.loads(noted).get("url", "").endswith(".whl"):
+    direct_url = importlib.metadata.distribution("horovod").read_text("direct_url.json") or "{}"
+    if not json.loads(direct_url).get("url", "").endswith(".whl"):
         pytest.skip("horovod was not installed from a wheel")
     venv = tmp_path_factory.mktemp("bare") / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True, timeout=120)
@@ -124,8 +124,8 @@ def test_horovod_on_the_path_does_where_the_python_has_none(
     """Nothing has to be typed: the second of the two places has it."""
     a, b = cluster
     other = copied(bare, tmp_path / "other")
-    noted = importlib.metadata.distribution("horovod").read_text("direct_url.json")
-    wheel = json.loads(noted or "{}")["url"].removeprefix("file://")
+    direct_url = importlib.metadata.distribution("horovod").read_text("direct_url.json")
+    wheel = json.loads(direct_url or "{}")["url"].removeprefix("file://")
     install = [other / "bin/python", "-m", "pip", "install", "--no-deps", "--no-index", wheel]
     subprocess.run(install, check=True, timeout=120, capture_output=True)
     # The scripts of a copied environment name the original's Python; pip names its own.

@@ -1,4 +1,4 @@
-"""A rank that is killed inside of `elastic.run`, in a job that nobody started elastically."""
+"""A rank that is killed inside of `elastic.run`, in a job that was not started as elastic."""
 
 from __future__ import annotations
 

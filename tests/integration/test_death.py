@@ -1,4 +1,4 @@
-"""A rank that dies in the middle of a loop of allreduces: named by everybody, and no hang."""
+"""A rank that dies in the middle of a loop of allreduces: every survivor names it, none hangs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 RANKS = 4
 
-# Each rank says who it is, then reduces for ever. Survivors tell how long after the death (noted
-# by the test in a file) the error came, and that later calls fail in the same way.
+# Each rank says who it is, then reduces for ever. Survivors print how long after the death (its
+# time is in a file that the test writes) the error came, and that later calls fail the same way.
 SCRIPT = """
 import os, sys, time
 import numpy as np

@@ -100,7 +100,7 @@ def test_whoever_waits_after_a_shutdown_is_told_of_it(horovodrun: Launch) -> Non
     assert all("horovod has been shut down" in line for line in told), job.stdout
 
 
-# Root has no limit of processes, so it becomes somebody else first.
+# Root has no limit of processes, so it becomes another user first.
 THREADS = """
 import os, resource
 import horovod.numpy as hvd

@@ -45,7 +45,7 @@ def test_a_stalled_tensor_is_reported_once_with_the_rank_that_misses_it() -> Non
     assert job.stdout.count("done") == 2
 
 
-def test_a_job_that_stalls_for_too_long_ends_with_that_verdict() -> None:
+def test_a_job_that_stalls_for_too_long_ends_with_that_error() -> None:
     start = time.monotonic()
     limits = {
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
@@ -54,8 +54,8 @@ def test_a_job_that_stalls_for_too_long_ends_with_that_verdict() -> None:
     job = run(LATE.format(seconds=40), **limits)
     assert time.monotonic() - start < 20
     assert job.returncode != 0
-    verdict = "stalled for more than 2 s (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)"
-    assert f"HorovodInternalError: rank 1 on host `localhost` {verdict}" in job.stderr, job.stderr
+    reason = "stalled for more than 2 s (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)"
+    assert f"HorovodInternalError: rank 1 on host `localhost` {reason}" in job.stderr, job.stderr
 
 
 def test_no_stall_check_says_nothing() -> None:

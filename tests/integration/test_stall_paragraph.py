@@ -165,7 +165,7 @@ def test_blocked_signals_and_a_faulthandler_of_the_users_do_not_matter() -> None
     assert position("time.sleep(3)", before) in text, text
 
 
-def test_the_verdict_of_the_shutdown_time_tells_it_too() -> None:
+def test_the_error_of_the_shutdown_time_contains_it_too() -> None:
     start = time.monotonic()
     job = run("time.sleep(40)", shutdown=2)
     assert time.monotonic() - start < 20

@@ -96,10 +96,10 @@ def test_its_record_verifies(written: Path) -> None:
     (record,) = (name for name in files if name.endswith(".dist-info/RECORD"))
     rows = list(csv.reader(files[record].decode().splitlines()))
     assert [name for name, _, _ in rows] == list(files)
-    for name, noted, size in rows:
+    for name, recorded, size in rows:
         if name != record:
             digest = base64.urlsafe_b64encode(hashlib.sha256(files[name]).digest())
-            assert noted == "sha256=" + digest.rstrip(b"=").decode()
+            assert recorded == "sha256=" + digest.rstrip(b"=").decode()
             assert int(size) == len(files[name])
 
 

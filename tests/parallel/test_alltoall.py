@@ -51,7 +51,7 @@ def test_given_splits(framework: Framework) -> None:
 @pytest.mark.parametrize(
     "splits",
     [
-        pytest.param(lambda rank, size, rows: [0] * size, id="nobody sends"),
+        pytest.param(lambda rank, size, rows: [0] * size, id="no rank sends"),
         pytest.param(
             lambda rank, size, rows: [0] * size if rank == 0 else [1] * size,
             id="rank 0 sends nothing",

@@ -1,4 +1,4 @@
-"""Barrier: nobody leaves before everybody has arrived, and other operations are not disturbed."""
+"""Barrier: no rank leaves before all have arrived, and other operations are not disturbed."""
 
 from __future__ import annotations
 

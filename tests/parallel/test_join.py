@@ -1,4 +1,4 @@
-"""Join: ranks without data let the others go on, until everybody has joined."""
+"""Join: ranks without data let the others go on, until all have joined."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Trap:
 
 
 class Wire:
-    """What somebody on the way does to the objects that this rank receives."""
+    """What an attacker on the network does to the objects that this rank receives."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[bytes] = []

@@ -170,16 +170,16 @@ def test_a_barrier_delays_only_the_members(framework: Framework) -> None:
     even, odd = even_and_odd(hvd)
     late = even.ranks[-1]
     late_and_odd = sorted([late, *odd.ranks])
-    everybody = late_and_odd == list(range(hvd.size()))
-    meeting = hvd.global_process_set if everybody else hvd.add_process_set(late_and_odd)
+    has_all_ranks = late_and_odd == list(range(hvd.size()))
+    members = hvd.global_process_set if has_all_ranks else hvd.add_process_set(late_and_odd)
     with contextlib.ExitStack() as stack:
         own = stack.enter_context(tempfile.TemporaryDirectory()) if hvd.rank() == 0 else None
         arrived = Path(hvd.broadcast_object(own)) / "arrived"
         if odd.included():
             hvd.barrier(process_set=odd)
             assert not arrived.exists()
-        if meeting.included():
-            hvd.barrier(process_set=meeting)
+        if members.included():
+            hvd.barrier(process_set=members)
         if even.included():
             if hvd.rank() == late:
                 arrived.touch()

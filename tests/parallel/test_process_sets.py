@@ -53,13 +53,13 @@ def test_the_order_of_ranks_does_not_matter(framework: Framework) -> None:
 
 def test_static_duplicates_name_the_index(framework: Framework) -> None:
     hvd = framework.hvd
-    everybody = list(range(hvd.size()))
+    all_ranks = list(range(hvd.size()))
     hvd.shutdown()
-    for wrong in ([[0], [1], [0]], [[1], [0], everybody[::-1]]):
+    for wrong in ([[0], [1], [0]], [[1], [0], all_ranks[::-1]]):
         with pytest.raises(ValueError, match=r"process_sets\[2\]"):
             hvd.init(process_sets=[hvd.ProcessSet(ranks) for ranks in wrong])
         assert hvd.is_initialized()
-        assert known_to_the_core() == {0: everybody}
+        assert known_to_the_core() == {0: all_ranks}
         check_sum(framework, hvd.global_process_set)
     good = [hvd.ProcessSet([0]), hvd.ProcessSet([1])]
     hvd.init(process_sets=good)

@@ -10,7 +10,9 @@ import horovod.numpy as hvd
 def step(number: int) -> None:
     """Three sums, one of them too large to be sent inside a notice."""
     ones = [np.full(length, hvd.rank() + number, np.float64) for length in (1, 70_000, 9)]
-    handles = [hvd.allreduce_async(one, name=f"schedule.{i}", op=hvd.Sum) for i, one in enumerate(ones)]
+    handles = [
+        hvd.allreduce_async(one, name=f"schedule.{i}", op=hvd.Sum) for i, one in enumerate(ones)
+    ]
     expected = sum(rank + number for rank in range(hvd.size()))
     for handle in handles:
         assert (hvd.synchronize(handle) == expected).all()
@@ -23,7 +25,7 @@ def test_like_steps_send_no_negotiation_messages() -> None:
     for number in range(30):
         step(number)
     after = hvd.counters()
-    # Nobody is further than the next step.
+    # No rank is further than the next step.
     step(0)
     assert after["negotiation_messages"] == before["negotiation_messages"]
     assert after["scheduled_operations"] > before["scheduled_operations"]

@@ -99,7 +99,7 @@ def test_every_call_runs_also_where_nobody_looks_at_the_result() -> None:
 
 
 def test_results_can_take_the_memory_of_inputs() -> None:
-    """Inputs that nobody else needs are reduced in place; others stay as they are."""
+    """Inputs that nothing else needs are reduced in place; others stay as they are."""
 
     @tf.function
     def step(tensor: Any) -> Any:
@@ -252,7 +252,7 @@ def test_an_error_in_a_group_is_not_lost() -> None:
 def test_names_in_errors_are_those_of_the_program() -> None:
     """The name of a node is what the ranks agree on; with `ignore_name_scope`, its last part."""
     if hvd.size() == 1:
-        pytest.skip("nobody to disagree with")
+        pytest.skip("no other rank to disagree with")
 
     def disagree(tensor: Any) -> Any:
         with tf.name_scope("outer"):

@@ -79,7 +79,7 @@ def test_join_in_a_function_comes_after_what_stands_before() -> None:
 def test_counters_show_the_plan_of_equal_steps() -> None:
     """Steps that are always the same need no negotiation, as with other frameworks."""
     if hvd.size() == 1:
-        pytest.skip("nobody to negotiate with")
+        pytest.skip("no other rank to negotiate with")
 
     @tf.function
     def step(tensors: Any) -> Any:

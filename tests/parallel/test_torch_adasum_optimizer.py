@@ -42,7 +42,7 @@ def backward(model: torch.nn.Module, step: int, passes: int = 1) -> None:
 
 
 def follow_the_formula(model: torch.nn.Module, optimizer: Any, passes: int) -> None:
-    """Trains with a plain optimizer, whose changes are replaced by everybody's Adasum."""
+    """Trains with a plain optimizer, whose changes are replaced by the Adasum of all ranks'."""
     for step in range(STEPS):
         before = [parameter.detach().clone() for parameter in model.parameters()]
         optimizer.zero_grad()

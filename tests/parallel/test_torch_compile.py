@@ -157,7 +157,7 @@ def test_the_place_is_part_of_a_graph(backend: str, monkeypatch: pytest.MonkeyPa
     assert [each.tolist() for each in compiled(ones)] == [each.tolist() for each in places(ones)]
     # What is compiled for one place is not used in another.
     elsewhere = basics._initialized()._replace(rank=17)
-    monkeypatch.setattr(basics, "_place", elsewhere)
+    monkeypatch.setattr(basics, "_position", elsewhere)
     assert compiled(ones)[0].tolist() == [17.0, 17.0]
 
 

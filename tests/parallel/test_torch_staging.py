@@ -13,7 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import horovod.torch as hvd  # noqa: E402
-from horovod.torch import async_ops, grouped_async_ops, staging, tensors  # noqa: E402
+from horovod.torch import staging, tensors  # noqa: E402
+from horovod.torch.ops import grouped_allreduce  # noqa: E402
 
 
 class Remote(torch.Tensor):
@@ -42,17 +43,15 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "to_device": to_device,
         "copy_into": copy_into,
     }
-    for module in (staging, async_ops, grouped_async_ops):
-        for name, function in replacements.items():
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, function)
+    for name, function in replacements.items():
+        monkeypatch.setattr(staging, name, function)
     view = tensors.view
 
     def checked_view(tensor: torch.Tensor) -> Any:
         assert not isinstance(tensor, Remote)
         return view(tensor)
 
-    for module in (tensors, async_ops, grouped_async_ops):
+    for module in (tensors, grouped_allreduce):
         monkeypatch.setattr(module, "view", checked_view)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -122,7 +125,7 @@ def test_views_and_parameters_in_place() -> None:
 
 def test_a_subclass_of_tensor_in_place() -> None:
     class Labelled(torch.Tensor):
-        """Takes the long way in."""
+        """Does not take the fast path."""
 
     tensor = torch.ones(3).as_subclass(Labelled)
     assert hvd.allreduce_(tensor, name="labelled", op=hvd.Sum) is tensor
@@ -140,3 +143,42 @@ def test_arguments_of_an_operation_in_place() -> None:
     assert hvd.allreduce_(tensor, name=5, op=hvd.Sum, prescale_factor=2).tolist() == (
         [2.0 * hvd.size()] * 2
     )
+
+
+REFUSALS = (ValueError, TypeError, NotImplementedError)
+WRONG_ARGUMENTS: list[dict[str, Any]] = [
+    {"op": 17},
+    {"op": -1},
+    {"op": "Sum"},
+    {"process_set": 0},
+    {"process_set": hvd.ProcessSet([0])},
+    {"op": hvd.Adasum, "process_set": hvd.ProcessSet([0])},
+    {"prescale_factor": "half"},
+    {"postscale_factor": []},
+]
+
+
+@pytest.mark.parametrize("arguments", WRONG_ARGUMENTS, ids=str)
+def test_every_entry_point_refuses_wrong_arguments_alike(arguments: dict[str, Any]) -> None:
+    class Labelled(torch.Tensor):
+        """Does not take the fast path."""
+
+    refusals = set()
+    tensors = [torch.ones(3), torch.ones(3).as_subclass(Labelled)]
+    for operation in (hvd.allreduce, hvd.allreduce_, hvd.allreduce_async_):
+        for tensor in tensors:
+            with pytest.raises(REFUSALS) as refused:
+                operation(tensor, **arguments)
+            refusals.add((refused.type, str(refused.value)))
+    for operation in (hvd.grouped_allreduce, hvd.grouped_allreduce_):
+        with pytest.raises(REFUSALS) as refused:
+            operation(tensors[:1], **arguments)
+        refusals.add((refused.type, str(refused.value)))
+    assert len(refusals) == 1, refusals
+
+
+def test_factors_may_be_what_float_accepts() -> None:
+    for factor in (2, "2", np.float32(2), torch.tensor(2)):
+        tensor = torch.ones(3)
+        assert hvd.allreduce_(tensor, prescale_factor=factor).tolist() == [2.0] * 3
+        assert hvd.allreduce(tensor, postscale_factor=factor).tolist() == [4.0] * 3

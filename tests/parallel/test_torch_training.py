@@ -29,7 +29,7 @@ def mine() -> range:
     return range(hvd.rank(), hvd.rank() + 1)
 
 
-def everyone() -> range:
+def all_ranks() -> range:
     return range(hvd.size())
 
 
@@ -61,7 +61,7 @@ def test_fifty_steps_equal_one_process_with_the_whole_batch(name: str) -> None:
     optimizer = distributed(model, OPTIMIZERS[name](model.parameters()))
     plain = OPTIMIZERS[name](alone.parameters())
     for step in range(50):
-        for trained, steps, ranks in [(model, optimizer, mine()), (alone, plain, everyone())]:
+        for trained, steps, ranks in [(model, optimizer, mine()), (alone, plain, all_ranks())]:
             steps.zero_grad()
             (trained(data(step, ranks)) - 1).square().mean().backward()
             steps.step()
@@ -91,7 +91,7 @@ def test_gradient_scaler(overflow: bool) -> None:
             scaler.step(optimizer)
         scaler.update()
         plain.zero_grad()
-        alone(data(step, everyone())).square().mean().backward()
+        alone(data(step, all_ranks())).square().mean().backward()
         plain.step()
     assert_agreed(model)
     assert_same(model, before if overflow else alone, 2e-2)
@@ -112,7 +112,7 @@ def test_parameters_without_gradient_in_some_steps(set_to_none: bool) -> None:
         parts[used](data(step, mine())).square().mean().backward()
         optimizer.step()
         plain.zero_grad(set_to_none=False)
-        alone[used](data(step, everyone())).square().mean().backward()
+        alone[used](data(step, all_ranks())).square().mean().backward()
         plain.step()
     assert_same(parts, alone, 1e-5)
 
@@ -129,7 +129,7 @@ def test_frozen_and_shared_parameters() -> None:
     optimizer = distributed(model)
     plain = torch.optim.SGD(alone.parameters(), lr=0.1, momentum=0.9)
     for step in range(3):
-        for trained, steps, ranks in [(model, optimizer, mine()), (alone, plain, everyone())]:
+        for trained, steps, ranks in [(model, optimizer, mine()), (alone, plain, all_ranks())]:
             steps.zero_grad()
             trained(data(step, ranks)).square().mean().backward()
             steps.step()
@@ -180,7 +180,7 @@ def test_complex_and_transposed_parameters(options: dict[str, Any]) -> None:
     optimizer.step()
     divisor = 1 if options.get("op") == hvd.Sum else hvd.size()
     for name, factor in [("complex", lambda r: r * r + 1), ("transposed", lambda r: (r + 1) ** 2)]:
-        slope = 2 * sum(factor(rank) for rank in everyone()) / divisor
+        slope = 2 * sum(factor(rank) for rank in all_ranks()) / divisor
         expected = before[name] - 0.5 * slope * before[name]
         torch.testing.assert_close(parameters[name].detach(), expected)
 

@@ -5,6 +5,8 @@ Not part of a run without Keras: its import takes seconds.
 
 from __future__ import annotations
 
+import inspect
+import pickle
 import subprocess
 import sys
 import warnings
@@ -84,6 +86,46 @@ def test_elastic_names() -> None:
             "run",
         }
         assert all(hasattr(namespace.elastic, name) for name in namespace.elastic.__all__)
+
+
+FUNCTIONS = {
+    "PartialDistributedOptimizer": (
+        "optimizer, name, device_dense, device_sparse, compression, sparse_as_dense, "
+        "gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients, "
+        "groups, process_set, local_layers, scale_local_gradients"
+    ),
+    "allgather": "value, name",
+    "allreduce": "value, name, average, prescale_factor, postscale_factor, op, compression",
+    "broadcast": "value, root_rank, name",
+    "broadcast_global_variables": "root_rank",
+    "load_model": "filepath, custom_optimizers, custom_objects, compression, legacy_opts",
+    "reducescatter": "value, name, op",
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_belong_to_their_package(name: str) -> None:
+    for namespace in namespaces():
+        function = getattr(namespace, name)
+        parameters = inspect.signature(function).parameters
+        assert ", ".join(parameters) == FUNCTIONS[name]
+        if "compression" in parameters:
+            assert parameters["compression"].default is namespace.Compression.none
+        assert function.__doc__
+        assert (function.__module__, function.__qualname__) == (namespace.__name__, name)
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_callbacks_belong_to_their_package() -> None:
+    for namespace in namespaces():
+        for module in (namespace.callbacks, namespace.elastic):
+            for name in module.__all__:
+                exported = getattr(module, name)
+                assert exported.__doc__
+                assert (exported.__module__, exported.__qualname__) == (module.__name__, name)
+                if name.endswith(("Callback", "Checkpoint")):
+                    assert issubclass(exported, namespace.keras.callbacks.Callback)
+                    assert exported.keras is namespace.keras
 
 
 def test_old_scripts_compile() -> None:

@@ -74,7 +74,7 @@ def test_the_oldest_stranger_makes_room(monkeypatch: pytest.MonkeyPatch) -> None
     try:
         client(server).register_dispatcher(0, "grpc://here:1")
         assert all(is_hung_up(stranger) for stranger in strangers[:12])
-        assert len(server._strangers) <= 8
+        assert len(server._unauthenticated) <= 8
         answering = [t for t in threading.enumerate() if t.name == "hvd-data-answer"]
         assert len(answering) <= 8 + len(strangers[:12])
     finally:

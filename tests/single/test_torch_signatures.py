@@ -80,7 +80,7 @@ def written(function: Callable[..., Any]) -> str:
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signature(name: str) -> None:
     parameters = written(getattr(hvd, name))
-    # What we have added to the end, nobody who does not know of it passes.
+    # Parameters that we have added at the end do not affect callers of upstream's signature.
     assert parameters == SIGNATURES[name] or parameters.startswith(SIGNATURES[name] + ", ")
 
 

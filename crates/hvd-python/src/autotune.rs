@@ -1,4 +1,4 @@
-//! What the environment says about autotuning, as the engine wants to be told.
+//! The settings of autotuning, as options of the engine.
 
 use hvd_config::WorkerConfig;
 use hvd_engine::{AutotuneOptions, Choice, Dimension};
@@ -9,7 +9,7 @@ pub(crate) fn options(config: &WorkerConfig) -> Option<AutotuneOptions> {
     let autotune = config.autotune.as_ref()?;
     if config.deterministic {
         // Which algorithm sums an element, and in which order, would change on the way. Equal bits
-        // are a promise, speed is a wish.
+        // are guaranteed, speed is not.
         if config.placement.rank == Rank::COORDINATOR {
             tracing::warn!(
                 "HOROVOD_AUTOTUNE has no effect with HOROVOD_DETERMINISTIC=1: results would depend \

@@ -8,59 +8,16 @@
 
 use std::sync::PoisonError;
 
-use hvd_engine::{Handle, Submission, TensorSource};
-use hvd_types::{DType, OpKind, ProcessSetId, Rank, ReduceOp, Shape};
+use hvd_engine::{Handle, Submission};
+use hvd_types::{OpKind, Rank};
 use pyo3::prelude::*;
 
-use crate::error::Result;
+use crate::arguments::{
+    ReductionArguments, TensorArguments, check_scatter, process_set as number, tensor_name,
+};
 use crate::handles::wait_and_forget;
 use crate::session;
-use crate::tensor::{source, target};
-
-/// A tensor as it comes from Python.
-pub(crate) struct TensorArguments {
-    name: Option<String>,
-    pub(crate) dtype: DType,
-    pub(crate) shape: Shape,
-    source: TensorSource,
-    process_set: ProcessSetId,
-}
-
-impl TensorArguments {
-    pub(crate) fn new(
-        name: Option<String>,
-        address: usize,
-        dtype: u8,
-        shape: Vec<u64>,
-        process_set: u32,
-    ) -> Result<Self> {
-        let dtype = DType::try_from(dtype)?;
-        let shape = Shape::new(shape);
-        let source = source(address, dtype, &shape);
-        Ok(Self {
-            name,
-            dtype,
-            shape,
-            source,
-            process_set: ProcessSetId::new(process_set),
-        })
-    }
-
-    pub(crate) fn submission(self, kind: OpKind) -> Submission {
-        let Self {
-            name,
-            dtype,
-            shape,
-            source,
-            process_set,
-        } = self;
-        Submission {
-            name: name.map(Into::into),
-            process_set,
-            ..Submission::new(kind, dtype, shape, source)
-        }
-    }
-}
+use crate::tensor::target;
 
 /// For a caller who waits at once: no other thread is woken.
 pub(crate) fn submit_quietly(submission: Submission) -> PyResult<u64> {
@@ -76,59 +33,62 @@ pub(crate) fn submit(submission: Submission) -> PyResult<u64> {
 /// Reduces a tensor over all ranks.
 #[pyfunction]
 pub(crate) fn allreduce(
-    name: Option<String>,
+    name: &Bound<'_, PyAny>,
     input: usize,
     output: usize,
     dtype: u8,
     shape: Vec<u64>,
-    op: u8,
-    prescale: f64,
-    postscale: f64,
-    process_set: u32,
+    op: &Bound<'_, PyAny>,
+    prescale: &Bound<'_, PyAny>,
+    postscale: &Bound<'_, PyAny>,
+    process_set: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
-    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
+    let reduction = ReductionArguments::new(op, prescale, postscale)?;
+    let name = tensor_name(OpKind::Allreduce, name)?;
+    let input = TensorArguments::new(input, dtype, shape, number(process_set)?)?;
     let target = target(output, input.dtype, &input.shape);
-    let reduce_op = ReduceOp::try_from(op).map_err(crate::error::Error::from)?;
-    let submission = input.submission(OpKind::Allreduce);
-    submit(Submission {
+    submit(reduction.apply(Submission {
+        name,
         target,
-        reduce_op,
-        prescale,
-        postscale,
-        ..submission
-    })
+        ..input.submission(OpKind::Allreduce)
+    }))
 }
 
 /// Joins the rows of all ranks.
 #[pyfunction]
 pub(crate) fn allgather(
-    name: Option<String>,
+    name: &Bound<'_, PyAny>,
     input: usize,
     dtype: u8,
     shape: Vec<u64>,
-    process_set: u32,
+    process_set: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
-    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
-    submit(input.submission(OpKind::Allgather))
+    let name = tensor_name(OpKind::Allgather, name)?;
+    let input = TensorArguments::new(input, dtype, shape, number(process_set)?)?;
+    submit(Submission {
+        name,
+        ..input.submission(OpKind::Allgather)
+    })
 }
 
-/// Spreads the root's tensor.
+/// Copies the root's tensor to all ranks.
 #[pyfunction]
 pub(crate) fn broadcast(
-    name: Option<String>,
+    name: &Bound<'_, PyAny>,
     input: usize,
     output: usize,
     dtype: u8,
     shape: Vec<u64>,
     root: u32,
-    process_set: u32,
+    process_set: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
-    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
+    let name = tensor_name(OpKind::Broadcast, name)?;
+    let input = TensorArguments::new(input, dtype, shape, number(process_set)?)?;
     let target = target(output, input.dtype, &input.shape);
-    let root = Rank::new(root);
     submit(Submission {
+        name,
         target,
-        root,
+        root: Rank::new(root),
         ..input.submission(OpKind::Broadcast)
     })
 }
@@ -136,15 +96,17 @@ pub(crate) fn broadcast(
 /// Sends rows from every rank to every rank.
 #[pyfunction]
 pub(crate) fn alltoall(
-    name: Option<String>,
+    name: &Bound<'_, PyAny>,
     input: usize,
     dtype: u8,
     shape: Vec<u64>,
     splits: Vec<u64>,
-    process_set: u32,
+    process_set: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
-    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
+    let name = tensor_name(OpKind::Alltoall, name)?;
+    let input = TensorArguments::new(input, dtype, shape, number(process_set)?)?;
     submit(Submission {
+        name,
         splits,
         ..input.submission(OpKind::Alltoall)
     })
@@ -153,30 +115,29 @@ pub(crate) fn alltoall(
 /// Reduces a tensor over all ranks and gives each its share of the rows.
 #[pyfunction]
 pub(crate) fn reducescatter(
-    name: Option<String>,
+    name: &Bound<'_, PyAny>,
     input: usize,
     dtype: u8,
     shape: Vec<u64>,
-    op: u8,
-    prescale: f64,
-    postscale: f64,
-    process_set: u32,
+    op: &Bound<'_, PyAny>,
+    prescale: &Bound<'_, PyAny>,
+    postscale: &Bound<'_, PyAny>,
+    process_set: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
-    let input = TensorArguments::new(name, input, dtype, shape, process_set)?;
-    let reduce_op = ReduceOp::try_from(op).map_err(crate::error::Error::from)?;
-    let submission = input.submission(OpKind::Reducescatter);
-    submit(Submission {
-        reduce_op,
-        prescale,
-        postscale,
-        ..submission
-    })
+    let reduction = ReductionArguments::new(op, prescale, postscale)?;
+    check_scatter(&shape)?;
+    let name = tensor_name(OpKind::Reducescatter, name)?;
+    let input = TensorArguments::new(input, dtype, shape, number(process_set)?)?;
+    submit(reduction.apply(Submission {
+        name,
+        ..input.submission(OpKind::Reducescatter)
+    }))
 }
 
 /// Waits, through its handle, until every rank has come here.
 #[pyfunction]
-pub(crate) fn barrier(process_set: u32) -> PyResult<u64> {
-    submit(Submission::barrier(ProcessSetId::new(process_set)))
+pub(crate) fn barrier(process_set: &Bound<'_, PyAny>) -> PyResult<u64> {
+    submit(Submission::barrier(number(process_set)?))
 }
 
 /// Takes part in what others still reduce until every rank has joined; returns the last one. A

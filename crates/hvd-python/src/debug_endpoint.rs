@@ -19,14 +19,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 type SharedFlightLog = Arc<OnceLock<FlightLog>>;
 
 /// How this rank answers status queries, and sends its own.
-pub(crate) struct DebugEndpoint {
+pub(crate) struct RankDebugEndpoint {
     pub(crate) log: SharedFlightLog,
     pub(crate) status_query: StatusQuery,
     /// On rank 0: answers the launcher.
     pub(crate) responder: Option<DebugResponder>,
 }
 
-impl DebugEndpoint {
+impl RankDebugEndpoint {
     /// From now on this rank answers status queries.
     pub(crate) fn open(
         config: &WorkerConfig,

@@ -56,6 +56,10 @@ pub(crate) enum Error {
         host: String,
         scope: String,
     },
+    #[error("unknown reduction {0}; use Average, Sum, Adasum, Min, Max or Product")]
+    UnknownReduction(String),
+    #[error("reducescatter needs at least one dimension to split, got a scalar")]
+    ScalarScatter,
     #[error("process set {0} does not exist")]
     UnknownProcessSet(u32),
     #[error("{0} needs an initialized horovod; call hvd.init() first")]
@@ -82,6 +86,8 @@ impl From<Error> for PyErr {
             | Error::Config(_)
             | Error::UnknownCode(_)
             | Error::UnknownHandle(_)
+            | Error::UnknownReduction(_)
+            | Error::ScalarScatter
             | Error::UnknownProcessSet(_)
             | Error::NoTimeline
             | Error::LostEnvironment(_)

@@ -5,11 +5,15 @@
     reason = "these are the signatures Python calls"
 )]
 
+use std::sync::Arc;
+
 use hvd_engine::Submission;
-use hvd_types::{OpKind, ReduceOp};
+use hvd_types::{OpKind, ProcessSetId};
 use pyo3::prelude::*;
 
-use crate::collectives::TensorArguments;
+use crate::arguments::{
+    ReductionArguments, TensorArguments, check_scatter, group_name, process_set as number,
+};
 use crate::error::{Error, Result};
 use crate::session;
 use crate::tensor::target;
@@ -17,28 +21,27 @@ use crate::tensor::target;
 /// Reduces several tensors over all ranks.
 #[pyfunction]
 pub(crate) fn grouped_allreduce(
-    name: Option<String>,
+    name: &Bound<'_, PyAny>,
     inputs: Vec<usize>,
     outputs: Vec<usize>,
     dtypes: Vec<u8>,
     shapes: Vec<Vec<u64>>,
-    op: u8,
-    prescale: f64,
-    postscale: f64,
-    process_set: u32,
+    op: &Bound<'_, PyAny>,
+    prescale: &Bound<'_, PyAny>,
+    postscale: &Bound<'_, PyAny>,
+    process_set: &Bound<'_, PyAny>,
 ) -> PyResult<Vec<u64>> {
-    let reduce_op = ReduceOp::try_from(op).map_err(Error::from)?;
+    let reduction = ReductionArguments::new(op, prescale, postscale)?;
+    let name = group_name(OpKind::Allreduce, name)?;
+    let process_set = number(process_set)?;
     let mut submissions = Vec::with_capacity(inputs.len());
     for (input, output) in tensors(inputs, dtypes, shapes, process_set).zip(outputs) {
         let input = input?;
         let target = target(output, input.dtype, &input.shape);
-        submissions.push(Submission {
+        submissions.push(reduction.apply(Submission {
             target,
-            reduce_op,
-            prescale,
-            postscale,
             ..input.submission(OpKind::Allreduce)
-        });
+        }));
     }
     submit(name, submissions)
 }
@@ -46,12 +49,14 @@ pub(crate) fn grouped_allreduce(
 /// Joins the rows of all ranks, for several tensors.
 #[pyfunction]
 pub(crate) fn grouped_allgather(
-    name: Option<String>,
+    name: &Bound<'_, PyAny>,
     inputs: Vec<usize>,
     dtypes: Vec<u8>,
     shapes: Vec<Vec<u64>>,
-    process_set: u32,
+    process_set: &Bound<'_, PyAny>,
 ) -> PyResult<Vec<u64>> {
+    let name = group_name(OpKind::Allgather, name)?;
+    let process_set = number(process_set)?;
     let submissions = tensors(inputs, dtypes, shapes, process_set)
         .map(|input| Ok(input?.submission(OpKind::Allgather)))
         .collect::<Result<_>>()?;
@@ -61,26 +66,23 @@ pub(crate) fn grouped_allgather(
 /// Reduces several tensors and gives each rank its share of the rows.
 #[pyfunction]
 pub(crate) fn grouped_reducescatter(
-    name: Option<String>,
+    name: &Bound<'_, PyAny>,
     inputs: Vec<usize>,
     dtypes: Vec<u8>,
     shapes: Vec<Vec<u64>>,
-    op: u8,
-    prescale: f64,
-    postscale: f64,
-    process_set: u32,
+    op: &Bound<'_, PyAny>,
+    prescale: &Bound<'_, PyAny>,
+    postscale: &Bound<'_, PyAny>,
+    process_set: &Bound<'_, PyAny>,
 ) -> PyResult<Vec<u64>> {
-    let reduce_op = ReduceOp::try_from(op).map_err(Error::from)?;
-    let submission = |input: Result<TensorArguments>| {
-        Ok(Submission {
-            reduce_op,
-            prescale,
-            postscale,
-            ..input?.submission(OpKind::Reducescatter)
-        })
-    };
+    let reduction = ReductionArguments::new(op, prescale, postscale)?;
+    for shape in &shapes {
+        check_scatter(shape)?;
+    }
+    let name = group_name(OpKind::Reducescatter, name)?;
+    let process_set = number(process_set)?;
     let submissions = tensors(inputs, dtypes, shapes, process_set)
-        .map(submission)
+        .map(|input| Ok(reduction.apply(input?.submission(OpKind::Reducescatter))))
         .collect::<Result<_>>()?;
     submit(name, submissions)
 }
@@ -89,19 +91,19 @@ fn tensors(
     inputs: Vec<usize>,
     dtypes: Vec<u8>,
     shapes: Vec<Vec<u64>>,
-    process_set: u32,
+    process_set: ProcessSetId,
 ) -> impl Iterator<Item = Result<TensorArguments>> {
     let described = inputs.into_iter().zip(dtypes).zip(shapes);
     described.map(move |((address, dtype), shape)| {
-        TensorArguments::new(None, address, dtype, shape, process_set)
+        TensorArguments::new(address, dtype, shape, process_set)
     })
 }
 
-fn submit(name: Option<String>, submissions: Vec<Submission>) -> PyResult<Vec<u64>> {
+fn submit(name: Option<Arc<str>>, submissions: Vec<Submission>) -> PyResult<Vec<u64>> {
     let session = session::current()?;
     let handles = session
         .engine
-        .submit_group(name.map(Into::into), submissions)
+        .submit_group(name, submissions)
         .map_err(Error::from)?;
     Ok(handles.into_iter().map(|handle| handle.0).collect())
 }

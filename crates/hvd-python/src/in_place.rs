@@ -1,13 +1,14 @@
-//! The short way in: operations in place on tensors that describe themselves, in one call from
-//! Python. What it does not take, the long way in (`collectives.rs`) takes or refuses.
+//! The fast path: operations in place on tensors that describe themselves, in one call from Python.
+//! What it does not take, `collectives.rs` takes or refuses; `arguments.rs` has the rules for both.
 
 use std::sync::Arc;
 
 use hvd_engine::Submission;
-use hvd_types::{OpKind, ProcessSetId, ReduceOp};
+use hvd_types::{OpKind, ReduceOp};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 
+use crate::arguments::{ReductionArguments, process_set as number, tensor_name};
 use crate::collectives::{submit, submit_quietly};
 use crate::tensor::dlpack::{DenseTensor, DlpackExchange};
 use crate::tensor::{source, target};
@@ -45,13 +46,13 @@ impl InPlace {
         })
     }
 
-    /// Whether tensors of the class describe themselves, so that there is a short way in.
+    /// Whether tensors of the class describe themselves, so that there is a fast path.
     #[getter]
     fn usable(&self) -> bool {
         self.exchange.is_some()
     }
 
-    /// Reduces a tensor over all ranks; `None` if this is not for the short way in. `blocking`
+    /// Reduces a tensor over all ranks; `None` if this is not for the fast path. `blocking`
     /// promises that the caller waits at once, so that no other thread has to be woken.
     #[pyo3(signature = (tensor, name, op, prescale, postscale, process_set, blocking=false))]
     #[expect(
@@ -63,18 +64,20 @@ impl InPlace {
         tensor: &Bound<'_, PyAny>,
         name: &Bound<'_, PyAny>,
         op: &Bound<'_, PyAny>,
-        prescale: f64,
-        postscale: f64,
-        process_set: u32,
+        prescale: &Bound<'_, PyAny>,
+        postscale: &Bound<'_, PyAny>,
+        process_set: &Bound<'_, PyAny>,
         blocking: bool,
     ) -> PyResult<Option<u64>> {
+        let reduction = ReductionArguments::new(op, prescale, postscale)?;
+        // Python has more to check about it, and about its ranks.
+        if reduction.op == ReduceOp::Adasum {
+            return Ok(None);
+        }
+        let name = self.name(name)?;
+        let process_set = number(process_set)?;
+        // Last: none of Python's code may run between the description of a tensor and its use.
         let Some(dense) = self.dense(tensor) else {
-            return Ok(None);
-        };
-        let Some(reduce_op) = reduce_op(op) else {
-            return Ok(None);
-        };
-        let Ok(name) = self.name(name) else {
             return Ok(None);
         };
         let DenseTensor {
@@ -85,15 +88,12 @@ impl InPlace {
         let source = source(address, dtype, &shape);
         let target = target(address, dtype, &shape);
         let submit = if blocking { submit_quietly } else { submit };
-        submit(Submission {
+        submit(reduction.apply(Submission {
             name,
             target,
-            reduce_op,
-            prescale,
-            postscale,
-            process_set: ProcessSetId::new(process_set),
+            process_set,
             ..Submission::new(OpKind::Allreduce, dtype, shape, source)
-        })
+        }))
         .map(Some)
     }
 }
@@ -115,31 +115,23 @@ impl InPlace {
         answer.is_ok_and(|answer| answer.is_truthy().is_ok_and(|disguised| !disguised))
     }
 
-    /// The engine's name of an allreduce; an error for what is neither a string nor nothing.
+    /// The engine's name of an allreduce.
     fn name(&self, given: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
-        if given.is_none() {
-            return Ok(None);
+        // Only strings: other objects may be equal and look different.
+        if given.cast_exact::<PyString>().is_err() {
+            return tensor_name(OpKind::Allreduce, given);
         }
-        let given = given.cast_exact::<PyString>()?;
         let names = self.names.bind(given.py());
         if let Some(known) = names.get_item(given)? {
             return Ok(Some(Arc::clone(&known.cast_exact::<CachedName>()?.get().0)));
         }
-        if names.len() >= KNOWN_NAMES {
-            names.clear();
+        let name = tensor_name(OpKind::Allreduce, given)?;
+        if let Some(name) = &name {
+            if names.len() >= KNOWN_NAMES {
+                names.clear();
+            }
+            names.set_item(given, Bound::new(given.py(), CachedName(Arc::clone(name)))?)?;
         }
-        let name: Arc<str> = format!("allreduce.{given}").into();
-        names.set_item(
-            given,
-            Bound::new(given.py(), CachedName(Arc::clone(&name)))?,
-        )?;
-        Ok(Some(name))
+        Ok(name)
     }
-}
-
-/// A reduction that needs no further checks, unlike Adasum.
-fn reduce_op(op: &Bound<'_, PyAny>) -> Option<ReduceOp> {
-    let op = op.extract::<u8>().ok()?;
-    let op = ReduceOp::try_from(op).ok()?;
-    (op != ReduceOp::Adasum).then_some(op)
 }

@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+mod arguments;
 mod autotune;
 mod collectives;
 mod debug_endpoint;

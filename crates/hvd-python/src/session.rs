@@ -20,7 +20,7 @@ use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
 
 use crate::autotune;
-use crate::debug_endpoint::DebugEndpoint;
+use crate::debug_endpoint::RankDebugEndpoint;
 use crate::error::{Error, Result};
 use crate::fork::close_inherited;
 use crate::handles::SIGNAL_CHECK;
@@ -216,7 +216,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Worker
     let membership = Membership::new(&config.placement, lifeline);
     let sockets = membership.lifeline().map_or(&[][..], Lifeline::descriptors);
     let lifeline_sockets = Arc::new(Mutex::new(sockets.to_vec()));
-    let endpoint = DebugEndpoint::open(config, membership.lifeline(), &topology);
+    let endpoint = RankDebugEndpoint::open(config, membership.lifeline(), &topology);
     let homogeneous = topology.is_homogeneous();
     let options = engine_options(config, endpoint.status_query.clone(), core, homogeneous);
     let responder = endpoint.responder;
@@ -235,7 +235,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Worker
             membership.fail(format!("could not start its engine: {error}"));
         }
     })?;
-    // Nobody else sets it.
+    // It is set here only.
     let _ = endpoint.log.set(engine.flight_log());
     Ok(WorkerSession {
         engine,
@@ -273,8 +273,8 @@ fn fusion_threshold(config: &WorkerConfig) -> u64 {
     }
 }
 
-/// Closes the connections of an engine that has ended, telling the launcher and the other ranks
-/// whose fault it was.
+/// Closes the connections of an engine that has ended, and reports the rank that caused it to
+/// the launcher and the other ranks.
 fn leave(
     config: &WorkerConfig,
     end: ExitReport,
@@ -287,13 +287,13 @@ fn leave(
         ExitReport::ShutDownBy(rank) => Some(*rank),
         ExitReport::Failed(failure) => Some(failure.rank),
     };
-    // The launcher first: this rank or another may end as soon as it hears of the failure.
+    // The launcher first: this rank or another may end as soon as it receives the failure.
     if let Some(culprit) = culprit
         && let Err(error) = hvd_transport::accuse(config, culprit)
     {
-        tracing::info!("cannot tell the launcher that rank {culprit} is to blame: {error}");
+        tracing::info!("cannot report rank {culprit} as the cause to the launcher: {error}");
     }
-    // Others hear of the culprit before they see our connections close; and the lifeline, whose
+    // The other ranks learn the cause before they see our connections close; and the lifeline, whose
     // end is a goodbye, goes last, so that deaths are noticed until then.
     if let (ExitReport::Failed(failure), Some(lifeline)) = (end, membership.lifeline()) {
         lifeline.report(failure);
@@ -336,7 +336,7 @@ impl WorkerSession {
 }
 
 /// Forgets the parent's engine in a forked child: its thread does not exist here, so it can
-/// neither be used nor shut down. The child also lets go of the lifeline, or nobody would notice
+/// neither be used nor shut down. The child also lets go of the lifeline, or the other ranks would not notice
 /// the parent's death while the child lives.
 #[pyfunction]
 pub(crate) fn after_fork_in_child(py: Python<'_>) {

@@ -1,4 +1,4 @@
-//! The door for TensorFlow, whose ops run in this process without Python.
+//! Gives TensorFlow's ops, which run without Python, the engine of this process.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::error::Result;
 pub trait Worker {
     /// The engine of this process.
     fn engine(&self) -> &Engine;
-    /// Where this process stands in the job.
+    /// The ranks and sizes of this process.
     fn placement(&self) -> &Placement;
 }
 

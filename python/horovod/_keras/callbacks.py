@@ -1,7 +1,7 @@
-"""What the callbacks do, for any Keras.
+"""The callbacks, for any Keras.
 
-Classes here are combined with `keras.callbacks.Callback` of the Keras that is in use, which sets
-`model` and `params`; `keras` is that Keras. Their texts and signatures are what users see.
+Packages derive classes of the same names from these and from a class of their Keras, which sets
+`model` and `params`; `keras` is that Keras. Docstrings and signatures are what users see.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 
 from horovod import numpy as hvd
+from horovod._keras.package import KerasClass
 from horovod._keras.values import broadcast_global_variables
 from horovod._keras.versions import bridge, is_keras_3
 from horovod.common.objects import allgather_object
+
+__all__ = ["BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "MetricAverageCallback"]
 
 
 def take_state_back(model: Any) -> None:
@@ -24,7 +27,7 @@ def take_state_back(model: Any) -> None:
         sync()
 
 
-class BroadcastGlobalVariables:
+class BroadcastGlobalVariablesCallback(KerasClass):
     """Makes model and optimizer equal to the root's, after the first batch: only then does all of
     the optimizer's state exist.
 
@@ -92,7 +95,7 @@ def in_graph_mode(keras: Any) -> bool:
     return not tf.executing_eagerly()
 
 
-class MetricAverage:
+class MetricAverageCallback(KerasClass):
     """Averages the metrics of an epoch over all ranks.
 
     Goes before callbacks that look at metrics, such as those that save the best model or lower the
@@ -135,11 +138,10 @@ def _is_number(value: Any) -> bool:
     )
 
 
-class BestModel:
-    """Saves the model whenever it is the best so far. The caller sets `filepath`.
+class BestModelCheckpoint(KerasClass):
+    """Saves the model whenever it is the best so far. The caller sets `filepath`."""
 
-    Goes before `keras.callbacks.ModelCheckpoint`.
-    """
+    base_name = "ModelCheckpoint"
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Elastic training for any Keras: the state, and what its callbacks do.
+"""Elastic training for any Keras: the state and its callbacks.
 
-Functions and classes here are given the Keras that they are for; the callbacks' classes are
-combined with its `keras.callbacks.Callback`, which sets `params`. No framework is imported here:
-the states of TensorFlow are made of these.
+Functions and states are given the Keras that they are for; packages derive the callbacks also from
+its `keras.callbacks.Callback`, which sets `params`. No framework is imported here: the states of
+TensorFlow are made of these.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from horovod._keras.callbacks import in_graph_mode, take_state_back, variables_of
+from horovod._keras.package import KerasClass
 from horovod._keras.values import array_of
 from horovod._keras.versions import bridge
 from horovod.common import elastic
 from horovod.common.basics import rank
 from horovod.common.elastic import ObjectState, recognized_failures
 from horovod.common.objects import broadcast_object
+
+__all__ = ["CommitStateCallback", "UpdateBatchStateCallback", "UpdateEpochStateCallback"]
 
 
 def run(keras: Any, func: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,10 +90,10 @@ def _build(optimizer: Any, variables: list[Any]) -> None:
         optimizer._create_all_weights(variables)
 
 
-class CommitState:
+class CommitStateCallback(KerasClass):
     """Commits the state every few batches, and at the end of each epoch.
 
-    Goes after the callbacks that update the state, so that what they note is committed too.
+    Goes after the callbacks that update the state, so that their updates are committed too.
     """
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
@@ -117,7 +120,7 @@ class CommitState:
         self.state.commit()
 
 
-class UpdateBatchState:
+class UpdateBatchStateCallback(KerasClass):
     """Keeps `state.batch` at the number of the last batch, and at 0 between epochs."""
 
     params: Any
@@ -139,7 +142,7 @@ class UpdateBatchState:
             self.params["steps"] = self.steps_per_epoch - self.state.batch
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes the batch."""
+        """Records the batch."""
         self.state.batch = batch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -147,7 +150,7 @@ class UpdateBatchState:
         self.state.batch = 0
 
 
-class UpdateEpochState:
+class UpdateEpochStateCallback(KerasClass):
     """Keeps `state.epoch` at the number of epochs that are complete, over all calls of `fit`."""
 
     def __init__(self, state: Any) -> None:
@@ -157,12 +160,12 @@ class UpdateEpochState:
         self._first: int | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Notes how many were complete before."""
+        """Records how many were complete before."""
         self.initial_epoch = self.state.epoch
         self._first = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Notes where this call of `fit` begins to count: `initial_epoch` need not be 0."""
+        """Records where this call of `fit` begins to count: `initial_epoch` need not be 0."""
         if self._first is None:
             self._first = epoch
 

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from horovod._keras.callbacks import take_state_back
+from horovod._keras.package import KerasClass
 from horovod._keras.values import array_of
 from horovod.common.basics import rank, size
 
+__all__ = ["LearningRateScheduleCallback", "LearningRateWarmupCallback"]
 
-class LearningRateSchedule:
+
+class LearningRateScheduleCallback(KerasClass):
     """Multiplies the initial learning rate from `start_epoch` until before `end_epoch`.
 
     A constant multiplier c gives c ** (epoch - start_epoch). A function is given the epoch; with
@@ -70,7 +73,7 @@ class LearningRateSchedule:
         )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Takes note of the epoch."""
+        """Records the epoch."""
         self.current_epoch = epoch
 
     def on_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -85,13 +88,13 @@ class LearningRateSchedule:
             self._set(self.current_epoch)
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Gives an optimizer its momentum back."""
+        """Restores the optimizer's momentum."""
         if self._momentum is not None:
             self._optimizer().momentum = self._momentum
             self._momentum = None
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Tells the learning rate with the metrics."""
+        """Adds the learning rate to the metrics."""
         if logs is not None:
             take_state_back(self.model)
             logs["lr"] = self._learning_rate()
@@ -125,7 +128,7 @@ class LearningRateSchedule:
                     velocity.assign(velocity * factor)
 
 
-class LearningRateWarmup(LearningRateSchedule):
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """Lets the learning rate grow from `initial_lr / size()` to `initial_lr`, batch by batch."""
 
     def __init__(
@@ -153,7 +156,7 @@ class LearningRateWarmup(LearningRateSchedule):
         self.verbose = verbose
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Says when the learning rate has arrived."""
+        """Prints that the warmup is complete."""
         super().on_epoch_end(epoch, logs)
         if epoch + 1 == self.end_epoch and self.verbose > 0 and rank() == 0:
             print(

@@ -10,8 +10,9 @@ import warnings
 from typing import Any
 
 from horovod._keras import compilation
-from horovod._keras.settings import Settings, groups_argument
+from horovod._keras.settings import Settings
 from horovod._keras.versions import bridge, kind_of
+from horovod.common.gradient_options import groups_argument
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from horovod.common.build import rocm_built
+from horovod.common.gradient_options import check_groups, check_predivide_factor
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average, Sum
 
@@ -31,27 +30,9 @@ class Settings:
     def __post_init__(self) -> None:
         if self.op not in (Average, Sum):
             raise ValueError("op must be hvd.Average or hvd.Sum with a Keras optimizer")
-        if self.gradient_predivide_factor != 1.0:
-            if rocm_built():
-                raise ValueError("gradient_predivide_factor is not possible with ROCm")
-            if self.op != Average:
-                raise ValueError("gradient_predivide_factor needs op=hvd.Average")
-        if self.groups is not None and not (
-            isinstance(self.groups, list) or (type(self.groups) is int and self.groups > 0)
-        ):
-            raise ValueError(
-                "groups is a list of lists of variables or a number of groups above 0, "
-                f"not {self.groups!r}"
-            )
+        check_predivide_factor(self.gradient_predivide_factor, self.op)
+        check_groups(self.groups)
         if self.backward_passes_per_step <= 0:
             raise ValueError(
                 f"backward_passes_per_step must be above 0, not {self.backward_passes_per_step}"
             )
-
-
-def groups_argument(num_groups: int, groups: Any) -> Any:
-    """The groups that are asked for, where `num_groups` is the old way to ask."""
-    if num_groups == 0:
-        return groups
-    warnings.warn("num_groups is deprecated; use groups", DeprecationWarning, stacklevel=3)
-    return num_groups if groups is None else groups

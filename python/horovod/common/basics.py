@@ -1,4 +1,4 @@
-"""Joining and leaving the job, and what a process can ask about its place in it."""
+"""Joining and leaving the job; the rank, size and hosts that a process can query."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from horovod.common.util import is_iterable
 _callbacks_registered = False
 
 
-class Place(NamedTuple):
-    """Where this process is in its job."""
+class JobPosition(NamedTuple):
+    """Ranks and sizes of this process in its job."""
 
     rank: int
     size: int
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     is_homogeneous: bool
 
 
-_place: Place | None = None
+_position: JobPosition | None = None
 """Kept here and not asked of the engine each time: `torch.compile` can look at a Python value, take
 it for a constant, and compile anew when it has changed."""
 
@@ -55,16 +55,16 @@ def init(comm: Any = None, process_sets: str | Sequence[ProcessSet] | None = Non
         if isinstance(process_sets, str):
             os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     _core.init()
-    _take_place()
+    _read_position()
     _register_callbacks()
     if static_sets:
         _require_agreement(static_sets)
         sets.register_static(static_sets)
 
 
-def _take_place() -> None:
-    global _place
-    _place = Place(
+def _read_position() -> None:
+    global _position
+    _position = JobPosition(
         _core.rank(),
         _core.size(),
         _core.local_rank(),
@@ -75,7 +75,7 @@ def _take_place() -> None:
         tuple(_core.cross_ranks()),
         _core.is_homogeneous(),
     )
-    global_process_set.ranks = list(range(_place.size))
+    global_process_set.ranks = list(range(_position.size))
 
 
 def _static_sets(process_sets: Any) -> list[ProcessSet]:
@@ -121,7 +121,7 @@ def shutdown() -> None:
     """Leaves the job. Operations that have not ended fail, here and on the other ranks."""
     _core.shutdown()
     # Handles stay until the next init(): other threads may be about to synchronize them.
-    _forget_place()
+    _clear_position()
 
 
 def _shutdown_at_exit() -> None:
@@ -131,13 +131,13 @@ def _shutdown_at_exit() -> None:
 
 
 def _forget_all() -> None:
-    _forget_place()
+    _clear_position()
     handles.forget_all()
 
 
-def _forget_place() -> None:
-    global _place
-    _place = None
+def _clear_position() -> None:
+    global _position
+    _position = None
     sets.forget_all()
 
 
@@ -156,13 +156,13 @@ def _uncaught_exception() -> str | None:
 
 def is_initialized() -> bool:
     """Whether `init` was called and `shutdown` was not called since."""
-    return _place is not None
+    return _position is not None
 
 
-def _initialized() -> Place:
-    if _place is None:
+def _initialized() -> JobPosition:
+    if _position is None:
         raise ValueError("Horovod has not been initialized; call hvd.init() first")
-    return _place
+    return _position
 
 
 def size() -> int:

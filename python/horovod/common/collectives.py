@@ -1,4 +1,7 @@
-"""Between the frameworks and the engine: views of memory in, handles out, results back."""
+"""Between the frameworks and the engine: views of memory in, handles out, results back.
+
+`_core` checks names, reductions, factors and process sets; only the rules of Adasum are here.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,8 @@ from typing import Any
 
 from horovod import _core
 from horovod.common.handles import Finish, View, remember
-from horovod.common.process_sets import ProcessSet, global_process_set, usable_id
-from horovod.common.util import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    num_rank_is_power_2,
-    require_count,
-)
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import Adasum, check_num_rank_power_of_2, require_count
 
 Output = _core.Output
 InPlace = _core.InPlace
@@ -67,17 +61,17 @@ def start_allreduce(
     For callers that keep the memory alive themselves. Objects that live from a gradient's
     completion to the end of the step make the garbage collector run in between.
     """
-    check_allreduce_op(op, process_set)
+    if op == Adasum:
+        check_adasum(process_set)
     return _core.allreduce(
-        full_name("allreduce", name),
+        name,
         source.address,
         target.address,
         source.dtype,
         source.shape,
         op,
-        float(scaling[0]),
-        float(scaling[1]),
-        usable_id(process_set),
+        *scaling,
+        process_set,
     )
 
 
@@ -89,11 +83,11 @@ def wait(handle: int) -> None:
 def allgather(source: View, name: str | None, process_set: ProcessSet, finish: Finish) -> int:
     """Starts an allgather; returns its handle."""
     handle = _core.allgather(
-        full_name("allgather", name),
+        name,
         source.address,
         source.dtype,
         source.shape,
-        usable_id(process_set),
+        process_set,
     )
     return remember(handle, finish, source)
 
@@ -103,13 +97,13 @@ def broadcast(
 ) -> int:
     """Starts a broadcast in place; returns its handle."""
     handle = _core.broadcast(
-        full_name("broadcast", name),
+        name,
         view.address,
         view.address,
         view.dtype,
         view.shape,
         require_count(root_rank, "root_rank"),
-        usable_id(process_set),
+        process_set,
     )
     return remember(handle, finish, view)
 
@@ -123,12 +117,12 @@ def alltoall(
 ) -> int:
     """Starts an alltoall; no splits means equal parts. Returns its handle."""
     handle = _core.alltoall(
-        full_name("alltoall", name),
+        name,
         source.address,
         source.dtype,
         source.shape,
         splits,
-        usable_id(process_set),
+        process_set,
     )
     return remember(handle, finish, source)
 
@@ -142,24 +136,21 @@ def reducescatter(
     finish: Finish,
 ) -> int:
     """Starts a reducescatter; returns its handle."""
-    check_op(op)
-    check_scatter(source)
     handle = _core.reducescatter(
-        full_name("reducescatter", name),
+        name,
         source.address,
         source.dtype,
         source.shape,
         op,
-        float(scaling[0]),
-        float(scaling[1]),
-        usable_id(process_set),
+        *scaling,
+        process_set,
     )
     return remember(handle, finish, source)
 
 
 def barrier(process_set: ProcessSet) -> None:
     """Waits until every rank has arrived."""
-    _core.wait(_core.barrier(usable_id(process_set)))
+    _core.wait(_core.barrier(process_set))
 
 
 def join() -> int:
@@ -179,32 +170,13 @@ def check_splits(splits: Iterable[Any]) -> list[int]:
     return [require_count(rows, "each of splits") for rows in splits]
 
 
-def full_name(operation: str, name: str | None) -> str | None:
-    """The name by which the engine knows a tensor; without a name the engine finds one."""
-    return None if name is None else f"{operation}.{name}"
+def check_adasum(process_set: ProcessSet, where: str = "on global_process_set") -> None:
+    """Raises NotImplementedError if Adasum cannot work with these ranks; `where` ends its text."""
+    require_all_ranks(process_set, where)
+    check_num_rank_power_of_2(_core.size() if _core.is_initialized() else 1)
 
 
-def check_scatter(source: View) -> None:
-    """Raises ValueError if a tensor has no rows to share out."""
-    if len(source.shape) == 0:
-        raise ValueError("reducescatter needs at least one dimension to split, got a scalar")
-
-
-def check_op(op: int) -> None:
-    """Raises ValueError for a reduction that does not exist."""
-    if op not in (Average, Sum, Adasum, Min, Max, Product):
-        raise ValueError(f"unknown reduction {op!r}; use Average, Sum, Adasum, Min, Max or Product")
-
-
-def check_allreduce_op(op: int, process_set: ProcessSet) -> None:
-    """Raises an error for a reduction that does not exist, or not for these ranks."""
-    check_op(op)
-    if op != Adasum:
-        return
+def require_all_ranks(process_set: ProcessSet, where: str) -> None:
+    """Raises NotImplementedError for Adasum on anything but the global process set."""
     if process_set.process_set_id != global_process_set.process_set_id:
-        raise NotImplementedError("Adasum is only possible on global_process_set")
-    size = _core.size() if _core.is_initialized() else 1
-    if not num_rank_is_power_2(size):
-        raise NotImplementedError(
-            f"Adasum needs a number of ranks that is a power of two, not {size}"
-        )
+        raise NotImplementedError(f"Adasum is only possible {where}")

@@ -67,7 +67,7 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp: Any, update_res: int) -> None:
-        """Notes a change of hosts for the next `check_host_updates`. May come from any thread."""
+        """Records a change of hosts for the next `check_host_updates`, from any thread."""
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:

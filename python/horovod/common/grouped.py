@@ -9,14 +9,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from horovod import _core
-from horovod.common.collectives import (
-    check_allreduce_op,
-    check_op,
-    check_scatter,
-    full_name,
-)
+from horovod.common.collectives import check_adasum
 from horovod.common.handles import Finish, View, remember_group
-from horovod.common.process_sets import ProcessSet, usable_id
+from horovod.common.process_sets import ProcessSet
+from horovod.common.util import Adasum
 
 Tensor = TypeVar("Tensor")
 
@@ -39,17 +35,17 @@ def grouped_allreduce(
     finishes: Sequence[Finish],
 ) -> int:
     """Starts an allreduce from each source to its target; returns the group's handle."""
-    check_allreduce_op(op, process_set)
+    if op == Adasum:
+        check_adasum(process_set)
     handles = _core.grouped_allreduce(
-        full_name("grouped_allreduce", name),
+        name,
         [source.address for source in sources],
         [target.address for target in targets],
         [source.dtype for source in sources],
         [source.shape for source in sources],
         op,
-        float(scaling[0]),
-        float(scaling[1]),
-        usable_id(process_set),
+        *scaling,
+        process_set,
     )
     return remember_group(handles, finishes, [*sources, *targets])
 
@@ -62,11 +58,11 @@ def grouped_allgather(
 ) -> int:
     """Starts an allgather of each source; returns the group's handle."""
     handles = _core.grouped_allgather(
-        full_name("grouped_allgather", name),
+        name,
         [source.address for source in sources],
         [source.dtype for source in sources],
         [source.shape for source in sources],
-        usable_id(process_set),
+        process_set,
     )
     return remember_group(handles, finishes, list(sources))
 
@@ -80,17 +76,13 @@ def grouped_reducescatter(
     finishes: Sequence[Finish],
 ) -> int:
     """Starts a reducescatter of each source; returns the group's handle."""
-    check_op(op)
-    for source in sources:
-        check_scatter(source)
     handles = _core.grouped_reducescatter(
-        full_name("grouped_reducescatter", name),
+        name,
         [source.address for source in sources],
         [source.dtype for source in sources],
         [source.shape for source in sources],
         op,
-        float(scaling[0]),
-        float(scaling[1]),
-        usable_id(process_set),
+        *scaling,
+        process_set,
     )
     return remember_group(handles, finishes, list(sources))

@@ -14,5 +14,5 @@ INSTEAD = {
 
 
 def explain(package: str) -> str:
-    """The sentence for somebody who imports `horovod.<package>`."""
+    """The error message for `import horovod.<package>`."""
     return f"this version of Horovod has no horovod.{package} yet; {INSTEAD[package]}"

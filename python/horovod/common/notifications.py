@@ -1,8 +1,8 @@
-"""News about the hosts of an elastic job, from whoever knows them to the states that listen.
+"""Notifications of host changes in an elastic job, from their source to the states that listen.
 
 An elastic launcher's side of a worker calls `manager.set_source` once, with a function that starts
 to listen to the launcher, and from then on `manager.handle_hosts_updated`, from any thread. Without
-a source there is never any news.
+a source there are no notifications.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 
 class Listener(Protocol):
-    """What wants to know about changes of hosts."""
+    """Receives notifications of host changes."""
 
     def on_hosts_updated(self, timestamp: Any, update_res: int) -> None:
-        """Is told when a change happened and of which kind it was."""
+        """Called with the time and the kind of a change."""
 
 
 class WorkerNotificationManager:
-    """Starts the source of news when it is first needed, and passes news on."""
+    """Starts the source when it is first needed, and forwards notifications to listeners."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class WorkerNotificationManager:
         self._listeners: list[Listener] = []
 
     def set_source(self, start: Callable[[], None] | None) -> None:
-        """Says how to begin to listen to the launcher; None if there is none."""
+        """Sets the function that starts listening to the launcher; None for no source."""
         with self._lock:
             self._source = start
             self._started = False
@@ -43,17 +43,17 @@ class WorkerNotificationManager:
             start()
 
     def register_listener(self, listener: Listener) -> None:
-        """From now on this one is told."""
+        """Adds a listener."""
         with self._lock:
             self._listeners.append(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """From now on this one is not told. Harmless if it never was."""
+        """Removes a listener, if it was registered."""
         with self._lock:
             self._listeners = [each for each in self._listeners if each is not listener]
 
     def handle_hosts_updated(self, timestamp: Any, update_res: int) -> None:
-        """Tells all that listen."""
+        """Notifies all listeners."""
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:

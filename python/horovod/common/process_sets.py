@@ -105,13 +105,13 @@ def register_static(process_sets: Sequence[ProcessSet]) -> None:
     existing = {
         tuple(_core.process_set_ranks(number)): number for number in _core.process_set_ids()
     }
-    everybody = tuple(_core.process_set_ranks(GLOBAL_ID))
+    all_ranks = tuple(_core.process_set_ranks(GLOBAL_ID))
     wanted = [tuple(_checked_ranks(process_set)) for process_set in process_sets]
     for index, ranks in enumerate(wanted):
-        if ranks == everybody or ranks in wanted[:index]:
+        if ranks == all_ranks or ranks in wanted[:index]:
             raise ValueError(
                 f"process_sets[{index}] has the same ranks {list(ranks)} as "
-                f"{'the global process set' if ranks == everybody else 'one before it'}"
+                f"{'the global process set' if ranks == all_ranks else 'one before it'}"
             )
     for process_set, ranks in zip(process_sets, wanted):
         number = existing.get(ranks)

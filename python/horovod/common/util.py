@@ -41,6 +41,7 @@ __all__ = [
     "ccl_built",
     "check_extension",
     "check_installed_version",
+    "check_num_rank_power_of_2",
     "ddl_built",
     "env",
     "extension_available",
@@ -88,6 +89,14 @@ def handle_average_backwards_compatibility(op: int | None, average: bool | None)
 def num_rank_is_power_2(num_rank: int) -> bool:
     """Whether a number of ranks is a power of two."""
     return num_rank != 0 and num_rank & (num_rank - 1) == 0
+
+
+def check_num_rank_power_of_2(num_rank: int) -> None:
+    """Raises NotImplementedError if Adasum cannot work with so many ranks."""
+    if not num_rank_is_power_2(num_rank):
+        raise NotImplementedError(
+            f"Adasum needs a number of ranks that is a power of two, not {num_rank}"
+        )
 
 
 def split_list(items: Sequence[Item], parts: int) -> list[list[Item]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class BoundedQueue:
-    """Unlike `queue.Queue`, closing it wakes whoever waits for room."""
+    """Unlike `queue.Queue`, closing it wakes threads that wait for room."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

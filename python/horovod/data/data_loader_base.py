@@ -14,7 +14,7 @@ _END_OF_EPOCH = object()
 
 
 class _Failure:
-    """An exception on its way from the thread to whoever iterates."""
+    """An exception on its way from the thread to the iterating caller."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error

@@ -8,14 +8,11 @@ from typing import Any
 import keras
 
 from horovod._keras import elastic as _impl
+from horovod._keras.elastic import *  # noqa: F403
+from horovod._keras.package import callback_classes
 
-__all__ = [
-    "CommitStateCallback",
-    "KerasState",
-    "UpdateBatchStateCallback",
-    "UpdateEpochStateCallback",
-    "run",
-]
+__all__ = ["KerasState", "run"]
+__all__ += _impl.__all__
 
 
 class KerasState(_impl.KerasState):
@@ -28,16 +25,7 @@ class KerasState(_impl.KerasState):
         super().__init__(keras, model, optimizer, **kwargs)
 
 
-class CommitStateCallback(_impl.CommitState, keras.callbacks.Callback):
-    """Commits the state every few batches, and at the end of each epoch."""
-
-
-class UpdateBatchStateCallback(_impl.UpdateBatchState, keras.callbacks.Callback):
-    """Keeps the number of the batch in `state.batch`."""
-
-
-class UpdateEpochStateCallback(_impl.UpdateEpochState, keras.callbacks.Callback):
-    """Keeps the number of complete epochs in `state.epoch`."""
+globals().update(callback_classes(_impl, keras, __name__))
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:

@@ -45,7 +45,7 @@ def main() -> None:
 def _store_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Called by the interpreter instead of printing what nobody caught."""
+    """Called by the interpreter instead of printing an uncaught exception."""
     rank = os.environ["HOROVOD_RANK"]
     text = "".join(traceback.format_exception(kind, error, _of_the_function(trace)))
     report = {
@@ -62,7 +62,7 @@ def _store_exception(
 def _store_and_print_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """The same where standard error is also written to a file, which should tell it."""
+    """The same where standard error is also written to a file, which should contain it."""
     with contextlib.suppress(Exception):
         sys.__excepthook__(kind, error, trace)
     _store_exception(kind, error, trace)

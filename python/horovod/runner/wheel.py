@@ -1,7 +1,7 @@
 """Writes the installed Horovod out as a wheel, for hosts that have none: `horovodrun wheel`.
 
 The files are those that the installation's RECORD lists, each checked against its hash; what the
-installer added (scripts, byte code, notes of its own) stays behind. Equal installations give equal
+installer added (scripts, byte code, its own metadata) stays behind. Equal installations give equal
 wheels, byte for byte. Needs nothing but Python: no network, no `pip`.
 """
 
@@ -174,7 +174,7 @@ def _distribution() -> metadata.Distribution:
         ) from None
     own = Path(os.path.realpath(__file__))
     is_own = Path(os.path.realpath(str(distribution.locate_file("horovod/runner/wheel.py")))) == own
-    if not is_own or _noted(distribution).get("dir_info", {}).get("editable"):
+    if not is_own or _direct_url(distribution).get("dir_info", {}).get("editable"):
         raise WheelError(
             f"`{own.parents[1]}` is a development install: its files belong to a checkout, where "
             "`make wheel` makes a wheel"
@@ -182,19 +182,19 @@ def _distribution() -> metadata.Distribution:
     return distribution
 
 
-def _noted(distribution: metadata.Distribution) -> dict[str, Any]:
-    """What `pip` noted about where the distribution came from."""
+def _direct_url(distribution: metadata.Distribution) -> dict[str, Any]:
+    """What `pip` recorded about where the distribution came from."""
     return json.loads(distribution.read_text("direct_url.json") or "{}")
 
 
 def _kept_wheel(distribution: metadata.Distribution) -> str | None:
-    """The wheel that `pip` noted, if it is a file that is still there and still the same."""
-    noted = _noted(distribution)
-    url = urlsplit(noted.get("url", ""))
+    """The wheel that `pip` installed, if the file still exists and is unchanged."""
+    direct_url = _direct_url(distribution)
+    url = urlsplit(direct_url.get("url", ""))
     path = unquote(url.path)
     if url.scheme != "file" or not path.endswith(".whl") or not os.path.isfile(path):
         return None
-    hashes = noted.get("archive_info", {}).get("hashes", {})
+    hashes = direct_url.get("archive_info", {}).get("hashes", {})
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     # The next build may have the same name.
     return path if hashes.get("sha256", digest) == digest else None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
-from horovod.common.build import rocm_built
+from horovod.common.gradient_options import (
+    check_groups,
+    check_predivide_factor,
+    is_group_count,
+)
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Adasum, Average, split_list
 from horovod.tensorflow.compression import Compression, Compressor
@@ -36,36 +39,14 @@ class ReductionOptions:
     scale_local_gradients: bool = True
 
     def __post_init__(self) -> None:
-        if self.gradient_predivide_factor != 1.0:
-            if rocm_built():
-                raise ValueError("gradient_predivide_factor is not possible with ROCm")
-            if self.op != Average:
-                raise ValueError("gradient_predivide_factor needs op=hvd.Average")
-        if self.groups is not None and not (
-            isinstance(self.groups, list) or (_is_int(self.groups) and self.groups > 0)
-        ):
-            raise ValueError(
-                "groups is a list of lists of variables or a number of groups above 0, "
-                f"not {self.groups!r}"
-            )
+        check_predivide_factor(self.gradient_predivide_factor, self.op)
+        check_groups(self.groups)
 
     @property
     def scaling(self) -> dict[str, Any]:
         """The arguments of a reduction: the division of the average may come in two parts."""
         factor = self.gradient_predivide_factor
         return {"op": self.op, "prescale_factor": 1.0 / factor, "postscale_factor": factor}
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def groups_argument(num_groups: int, groups: Any) -> Any:
-    """The groups that are asked for, where `num_groups` is the old way to ask."""
-    if num_groups == 0:
-        return groups
-    warnings.warn("num_groups is deprecated; use groups", DeprecationWarning, stacklevel=3)
-    return num_groups if groups is None else groups
 
 
 class GradientReducer:
@@ -140,7 +121,7 @@ class GradientReducer:
         if groups is None:
             return None
         places = list(range(len(variables)))
-        if _is_int(groups):
+        if is_group_count(groups):
             parts = split_list(places, min(groups, len(places)))
             return tuple(tuple(group) for group in parts if group)
         by_variable = {reference(variable): place for place, variable in enumerate(variables)}

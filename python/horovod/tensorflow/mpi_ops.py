@@ -56,6 +56,7 @@ from horovod.common.util import (
     Product,
     Sum,
     check_installed_version,
+    check_num_rank_power_of_2,
     get_average_backwards_compatibility_fun,
     get_ext_suffix,
     handle_average_backwards_compatibility,
@@ -345,14 +346,6 @@ def barrier(process_set: ProcessSet = global_process_set, name: str | None = Non
     with tf.control_dependencies(_collectives_so_far()):
         meeting = ops.horovod_barrier(process_set_id=set_id(process_set), name=name)
     return None if tf.inside_function() else meeting
-
-
-def check_num_rank_power_of_2(num_rank: int) -> None:
-    """Raises NotImplementedError if Adasum cannot work with so many ranks."""
-    if not num_rank_is_power_2(num_rank):
-        raise NotImplementedError(
-            f"Adasum needs a number of ranks that is a power of two, not {num_rank}"
-        )
 
 
 def rank_op(name: str | None = None) -> tf.Tensor:

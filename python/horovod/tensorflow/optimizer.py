@@ -11,6 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from horovod.common.basics import rank
+from horovod.common.collectives import require_all_ranks
+from horovod.common.gradient_options import groups_argument
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Adasum, Average
 from horovod.tensorflow.adasum_optimizer import DistributedDeltaOptimizer
@@ -19,7 +21,6 @@ from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelp
 from horovod.tensorflow.gradient_reduction import (
     GradientReducer,
     ReductionOptions,
-    groups_argument,
 )
 
 
@@ -155,8 +156,7 @@ def DistributedOptimizer(
             optimizer, name, options, backward_passes_per_step, average_aggregated_gradients
         )
     if op == Adasum:
-        if process_set is not global_process_set:
-            raise NotImplementedError("Adasum is only possible for all ranks")
+        require_all_ranks(process_set, "for all ranks")
         return _DistributedAdasumOptimizer(
             optimizer,
             name,

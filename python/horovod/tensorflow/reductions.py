@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod.common.process_sets import ProcessSet, global_process_set, set_size
+from horovod.common.collectives import check_adasum
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import (
     Adasum,
     Average,
@@ -205,8 +206,5 @@ def _require_gatherable(op: int, prescale_factor: float, postscale_factor: float
 
 
 def _require_adasum_possible(op: int, process_set: ProcessSet) -> None:
-    if op != Adasum:
-        return
-    if process_set is not global_process_set:
-        raise NotImplementedError("Adasum is only possible for all ranks, not for a process set")
-    mpi_ops.check_num_rank_power_of_2(set_size(process_set))
+    if op == Adasum:
+        check_adasum(process_set, "for all ranks, not for a process set")

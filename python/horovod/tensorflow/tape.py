@@ -6,13 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod.common.gradient_options import groups_argument
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average
 from horovod.tensorflow.compression import Compression, Compressor
 from horovod.tensorflow.gradient_reduction import (
     GradientReducer,
     ReductionOptions,
-    groups_argument,
 )
 
 

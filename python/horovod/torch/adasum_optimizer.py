@@ -14,10 +14,10 @@ import torch
 
 from horovod.common.handles import synchronize
 from horovod.common.util import Adasum
-from horovod.torch.async_ops import allreduce_async_
 from horovod.torch.bucket import Bucket
 from horovod.torch.gradient_reduction import Finish
 from horovod.torch.hooked_optimizer import HookedOptimizer
+from horovod.torch.ops.allreduce import allreduce_async_
 from horovod.torch.parameter_groups import Groups
 
 

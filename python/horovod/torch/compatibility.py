@@ -13,31 +13,38 @@ from __future__ import annotations
 from typing import Any
 
 from horovod.common.util import handle_average_backwards_compatibility
-from horovod.torch import gradients, grouped_gradients
+from horovod.torch.ops.allgather import Allgather
+from horovod.torch.ops.allreduce import Allreduce
+from horovod.torch.ops.alltoall import Alltoall
+from horovod.torch.ops.broadcast import Broadcast
+from horovod.torch.ops.grouped_allgather import GroupedAllgather
+from horovod.torch.ops.grouped_allreduce import GroupedAllreduce
+from horovod.torch.ops.grouped_reducescatter import GroupedReducescatter
+from horovod.torch.ops.reducescatter import Reducescatter
 
-HorovodAllgather = gradients.Allgather
-HorovodAlltoall = gradients.Alltoall
-HorovodBroadcast = gradients.Broadcast
-HorovodGroupedAllgather = grouped_gradients.GroupedAllgather
-HorovodGroupedReducescatter = grouped_gradients.GroupedReducescatter
-HorovodReducescatter = gradients.Reducescatter
+HorovodAllgather = Allgather
+HorovodAlltoall = Alltoall
+HorovodBroadcast = Broadcast
+HorovodGroupedAllgather = GroupedAllgather
+HorovodGroupedReducescatter = GroupedReducescatter
+HorovodReducescatter = Reducescatter
 
 
-class HorovodAllreduce(gradients.Allreduce):
+class HorovodAllreduce(Allreduce):
     """Takes the deprecated argument `average` too."""
 
     @classmethod
     def apply(cls, tensor: Any, average: bool | None, name: Any, op: Any, *others: Any) -> Any:
         """Combines the tensors of all ranks."""
         op = handle_average_backwards_compatibility(op, average)
-        return gradients.Allreduce.apply(tensor, name, op, *others)
+        return Allreduce.apply(tensor, name, op, *others)
 
 
-class HorovodGroupedAllreduce(grouped_gradients.GroupedAllreduce):
+class HorovodGroupedAllreduce(GroupedAllreduce):
     """Takes the deprecated argument `average` too."""
 
     @classmethod
     def apply(cls, average: bool | None, name: Any, op: Any, *others: Any) -> Any:
         """Combines each tensor of a group."""
         op = handle_average_backwards_compatibility(op, average)
-        return grouped_gradients.GroupedAllreduce.apply(name, op, *others)
+        return GroupedAllreduce.apply(name, op, *others)

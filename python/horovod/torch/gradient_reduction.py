@@ -9,10 +9,11 @@ import torch
 
 from horovod.common.collectives import start_allreduce
 from horovod.common.handles import synchronize
-from horovod.common.process_sets import ProcessSet, global_process_set, usable_id
-from horovod.torch.async_ops import allreduce_async_, sparse_allreduce_async
+from horovod.common.process_sets import ProcessSet
 from horovod.torch.compression import Compressor, NoneCompressor
-from horovod.torch.grouped_async_ops import grouped_allreduce_async_
+from horovod.torch.ops.allreduce import allreduce_async_
+from horovod.torch.ops.grouped_allreduce import grouped_allreduce_async_
+from horovod.torch.ops.sparse_allreduce import sparse_allreduce_async
 from horovod.torch.tensors import plain_view, start_in_place
 
 Finish = Callable[[], object]
@@ -72,8 +73,7 @@ class Reduction(NamedTuple):
         op, compression, prescale, postscale, _, process_set = self
         if compression is not NoneCompressor:
             return None
-        number = 0 if process_set is global_process_set else usable_id(process_set)
-        handle = start_in_place(gradient, name, op, prescale, postscale, number)
+        handle = start_in_place(gradient, name, op, prescale, postscale, process_set)
         if handle is None and _is_plain(gradient):
             target = plain_view(gradient)
             scaling = (prescale, postscale)

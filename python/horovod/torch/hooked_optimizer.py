@@ -98,7 +98,7 @@ class HookedOptimizer(torch.optim.Optimizer):
                 self._register_hooks(group)
 
     def _combines(self) -> bool:
-        """Whether there is anybody to combine gradients with, or may be after a reset."""
+        """Whether there are other ranks to combine gradients with, or may be after a reset."""
         process_set = self._reduction.process_set
         return bool(process_set.included()) and (is_elastic() or set_size(process_set) > 1)
 

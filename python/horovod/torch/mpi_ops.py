@@ -2,15 +2,10 @@
 
 `*_async` returns a handle for `poll` and `synchronize`; a trailing underscore writes the result
 into the tensor that was passed. The forms that return a new tensor are differentiable, and can be
-part of what `torch.compile` compiles.
+part of what `torch.compile` compiles. `horovod.torch.ops` has one file for each operation.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
-import torch
 
 from horovod.common import collectives
 from horovod.common.basics import _basics as _basics
@@ -42,14 +37,13 @@ from horovod.common.build import (
     rocm_built,
 )
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.handles import pending, poll, synchronize
 from horovod.common.handles import pending as _handle_map  # noqa: F401
+from horovod.common.handles import poll, synchronize
 from horovod.common.process_sets import (
     ProcessSet,
     add_process_set,
     global_process_set,
     remove_process_set,
-    usable_id,
 )
 from horovod.common.util import (
     Adasum,
@@ -63,17 +57,6 @@ from horovod.common.util import (
     handle_average_backwards_compatibility,
     num_rank_is_power_2,
 )
-from horovod.torch import dispatch
-from horovod.torch.async_ops import (
-    allgather_async,
-    allreduce_async,
-    allreduce_async_,
-    alltoall_async,
-    broadcast_async,
-    broadcast_async_,
-    reducescatter_async,
-    sparse_allreduce_async,
-)
 from horovod.torch.compatibility import (
     HorovodAllgather,
     HorovodAllreduce,
@@ -84,20 +67,24 @@ from horovod.torch.compatibility import (
     HorovodGroupedReducescatter,
     HorovodReducescatter,
 )
-from horovod.torch.compression import Compression, Compressor
-from horovod.torch.grouped_async_ops import (
-    grouped_allgather_async,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_reducescatter_async,
-)
-from horovod.torch.grouped_ops import (
-    grouped_allgather,
+from horovod.torch.compression import Compression
+from horovod.torch.ops.allgather import allgather, allgather_async
+from horovod.torch.ops.allreduce import allreduce, allreduce_, allreduce_async, allreduce_async_
+from horovod.torch.ops.alltoall import alltoall, alltoall_async
+from horovod.torch.ops.broadcast import broadcast, broadcast_, broadcast_async, broadcast_async_
+from horovod.torch.ops.grouped_allgather import grouped_allgather, grouped_allgather_async
+from horovod.torch.ops.grouped_allreduce import (
     grouped_allreduce,
     grouped_allreduce_,
-    grouped_reducescatter,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
 )
-from horovod.torch.tensors import start_in_place
+from horovod.torch.ops.grouped_reducescatter import (
+    grouped_reducescatter,
+    grouped_reducescatter_async,
+)
+from horovod.torch.ops.reducescatter import reducescatter, reducescatter_async
+from horovod.torch.ops.sparse_allreduce import sparse_allreduce_async
 
 __all__ = [
     "Adasum",
@@ -175,108 +162,6 @@ __all__ = [
     "stop_timeline",
     "synchronize",
 ]
-
-
-def allreduce(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    compression: type[Compressor] = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
-    """Combines the tensors of all ranks element by element and returns the result."""
-    op = handle_average_backwards_compatibility(op, average)
-    compressed, ctx = compression.compress(tensor)
-    scaling = (prescale_factor, postscale_factor)
-    reduced = dispatch.allreduce(compressed, name, op, scaling, process_set)
-    return compression.decompress(reduced, ctx)
-
-
-def allreduce_(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
-    """Combines the tensors of all ranks in place and returns the tensor that was passed."""
-    if average is not None:
-        op = handle_average_backwards_compatibility(op, average)
-    number = 0 if process_set is global_process_set else usable_id(process_set)
-    handle = start_in_place(
-        tensor, name, Average if op is None else op, prescale_factor, postscale_factor, number, True
-    )
-    if handle is None:
-        handle = allreduce_async_(
-            tensor, None, name, op, prescale_factor, postscale_factor, process_set
-        )
-    else:
-        pending[handle] = tensor
-    return synchronize(handle)
-
-
-def allgather(
-    tensor: torch.Tensor,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
-    """Concatenates the tensors of all ranks; only their first dimensions may differ."""
-    return dispatch.allgather(tensor, name, process_set)
-
-
-def broadcast(
-    tensor: torch.Tensor,
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
-    """Returns the root's tensor; the tensor passed on the other ranks gives shape and type."""
-    return dispatch.broadcast(tensor, root_rank, name, process_set)
-
-
-def broadcast_(
-    tensor: torch.Tensor,
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
-    """Overwrites the tensor with the root's and returns it."""
-    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
-
-
-def alltoall(
-    tensor: torch.Tensor,
-    splits: torch.Tensor | Sequence[int] | None = None,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Sends `splits[r]` rows to each rank r (equal parts by default), returns the received rows.
-
-    With splits the result is a pair: the rows, and how many of them came from each rank.
-    """
-    rows, received_splits = dispatch.alltoall(tensor, splits, name, process_set)
-    return rows if splits is None else (rows, received_splits)
-
-
-def reducescatter(
-    tensor: torch.Tensor,
-    name: str | None = None,
-    compression: type[Compressor] = Compression.none,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> torch.Tensor:
-    """Combines the tensors of all ranks (Average or Sum) and returns this rank's share of rows."""
-    compressed, ctx = compression.compress(tensor)
-    scaling = (prescale_factor, postscale_factor)
-    reduced = dispatch.reducescatter(compressed, name, op, scaling, process_set)
-    return compression.decompress(reduced, ctx)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

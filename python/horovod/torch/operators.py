@@ -1,5 +1,8 @@
 """How an operator of PyTorch is made of Python functions, with every version from 2.0 on.
 
+`torch.compile` cannot look into a collective, so each has an operator, `torch.ops.horovod.*`, for
+compiled graphs. Arguments are what a graph can hold, hence numbers instead of process sets.
+
 An operator does something with tensors, is described to the compiler by a function that only tells
 shapes, and may have a gradient. PyTorch has all of this from 2.4 on. Older versions get the same
 from their dispatcher, except that a result's shape must follow from the shapes of the arguments:
@@ -13,8 +16,16 @@ from typing import Any
 
 import torch
 
+if hasattr(getattr(torch, "compiler", None), "is_compiling"):
+    from torch.compiler import is_compiling as is_compiling
+else:
+    from torch._utils import is_compiling as is_compiling
+
 KNOWS_NEW_SIZES = hasattr(torch.library, "custom_op")
-"""Whether a graph can contain tensors whose sizes are known only when it runs."""
+"""Whether a graph can contain tensors whose sizes are known only when it runs.
+
+If not, an operation with such a result breaks the graph in two.
+"""
 
 _kept: dict[str, Any] = {}
 """What registers an operator, by name; the operator goes when this goes."""
@@ -23,20 +34,21 @@ _OLD = None if hasattr(torch.library, "custom_op") else torch.library.Library("h
 
 
 def operator(schema: str) -> Callable[[Callable[..., Any]], Any]:
-    """Makes a function the operator `torch.ops.horovod.<its name>`. It writes into no argument.
+    """Makes a function an operator of `torch.ops.horovod`. It writes into no argument.
 
-    The schema is written out: it is the same whatever Python's annotations look like.
+    The schema begins with the operator's name. It is written out, so that it is the same whatever
+    Python's annotations look like.
     """
+    name, _, _ = schema.partition("(")
 
     def make(function: Callable[..., Any]) -> Any:
-        name = function.__name__
         if _OLD is None:
             definition = torch.library.custom_op(
-                f"horovod::{name}", function, mutates_args=(), schema=schema
+                f"horovod::{name}", function, mutates_args=(), schema=schema.removeprefix(name)
             )
             _kept[name] = definition
         else:
-            _OLD.define(name + schema)
+            _OLD.define(schema)
             for device in ("CPU", "CUDA"):
                 _OLD.impl(name, function, device)
         return getattr(torch.ops.horovod, name)

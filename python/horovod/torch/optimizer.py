@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from horovod.common.build import rocm_built
-from horovod.common.collectives import check_allreduce_op
+from horovod.common.collectives import check_adasum
 from horovod.common.process_sets import ProcessSet, global_process_set, set_size, usable_id
 from horovod.common.util import Adasum, Average, Sum, split_list
 from horovod.torch.adasum_optimizer import AdasumOptimizer
@@ -106,4 +106,5 @@ def _check_op(op: int, gradient_predivide_factor: float, process_set: ProcessSet
         raise ValueError(f"gradients are combined with op=Average, Sum or Adasum, not {op!r}")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor can only be used with op=Average")
-    check_allreduce_op(op, process_set)
+    if op == Adasum:
+        check_adasum(process_set)

@@ -16,8 +16,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from horovod.common.basics import size
 from horovod.common.handles import synchronize
 from horovod.common.util import Sum
-from horovod.torch.async_ops import allgather_async, allreduce_async_
-from horovod.torch.async_ops import allreduce_async as allreduce_async
+from horovod.torch.ops.allgather import allgather_async
+from horovod.torch.ops.allreduce import allreduce_async as allreduce_async
+from horovod.torch.ops.allreduce import allreduce_async_
 
 
 class SyncBatchNorm(_BatchNorm):

@@ -1,7 +1,7 @@
-//! Where Python stands, told without the GIL: whoever is asked may have a main thread that is stuck
-//! in C code and holds it.
+//! The stacks of all Python threads, read without the GIL: a main thread that is stuck in C code may
+//! hold it.
 //!
-//! Python's own `faulthandler` is registered for a real-time signal that nobody uses, with a file
+//! Python's own `faulthandler` is registered for an unused real-time signal, with a file
 //! in memory to write to. The asking thread raises that signal on itself: the handler walks the
 //! stacks of all Python threads in that thread, so no system call of the program is interrupted,
 //! and needs no lock. It reads stacks that may be changing meanwhile, exactly as
@@ -32,7 +32,7 @@ use parse::CodeOrigins;
 /// a hundred, each of up to a hundred calls.
 const LONGEST_DUMP: usize = 4 << 20;
 
-/// What makes `faulthandler` tell us where Python stands.
+/// Has `faulthandler` write the stacks of all Python threads.
 #[derive(Debug)]
 struct StackDumper {
     signal: i32,
@@ -48,7 +48,7 @@ static DUMPER: Mutex<Option<StackDumper>> = Mutex::new(None);
 
 /// Makes stacks available from now on. A process in which that is not possible works without.
 pub(crate) fn register(py: Python<'_>) {
-    // Held by nobody for long; a child forked while its parent was asked finds it locked for ever.
+    // No thread holds it for long; in a child forked during a query it stays locked for ever.
     let mut dumper = match DUMPER.try_lock() {
         Ok(dumper) => dumper,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -59,7 +59,7 @@ pub(crate) fn register(py: Python<'_>) {
     }
     match StackDumper::register(py) {
         Ok(registered) => *dumper = Some(registered),
-        Err(error) => tracing::debug!("where Python stands cannot be told: {error}"),
+        Err(error) => tracing::debug!("stacks of Python are not available: {error}"),
     }
 }
 

@@ -93,12 +93,12 @@ impl KernelCall {
         unsafe { TensorSource::borrowed(input.address, input.bytes) }
     }
 
-    /// Memory for an output like the input with the same number: the input's own if nobody else
+    /// Memory for an output like the input with the same number: the input's own if nothing else
     /// needs it.
     pub(crate) fn output_like(&self, input: &InputTensor) -> Result<TensorTarget> {
         self.with(|running| {
             let address = running.forward_or_allocate(input)?;
-            // SAFETY: the output is the context's and used by nobody before the call is finished,
+            // SAFETY: the output is the context's and unused before the call is finished,
             // which is when the operation has completed. It is the input's memory or overlaps it
             // nowhere.
             Ok(unsafe { TensorTarget::borrowed(address, input.bytes) })
@@ -117,8 +117,8 @@ impl KernelCall {
             call.with(|running| running.allocate(output, dtype, &shape, bytes))
                 .ok()
         };
-        // SAFETY: the output has as many bytes as were asked for, is the context's and used by
-        // nobody before the call is finished, which is when the operation has completed.
+        // SAFETY: the output has as many bytes as were asked for, is the context's and unused
+        // before the call is finished, which is when the operation has completed.
         unsafe { TensorTarget::provided(provide) }
     }
 
@@ -184,8 +184,8 @@ impl RunningCall {
         })
     }
 
-    /// The address of an output like an input. The input's memory is taken over only if nobody
-    /// holds another reference to it, so none is held here.
+    /// The address of an output like an input. The input's memory is taken over only if there is
+    /// no other reference to it, so none is held here.
     fn forward_or_allocate(&self, input: &InputTensor) -> Result<usize> {
         let (dimensions, rank) = dimensions(&input.shape)?;
         let status = Status::new(self.api);

@@ -1,5 +1,5 @@
-//! Ops that tell where this process stands, at the time they run: an elastic job may have changed
-//! since the graph was made.
+//! Ops that return ranks and sizes of this process at the time they run: an elastic job may have
+//! changed since the graph was made.
 
 use hvd_types::{ProcessSetId, Shape};
 

@@ -96,9 +96,9 @@ QUESTIONS = (
 class Server:
     """Answers questions to a registry until it is closed, at each of the given hosts' addresses.
 
-    Whoever connects is asked for the key by a thread of its own, so nobody holds up others. Until
-    a connection has proved the key and asked its question it has `HANDSHAKE_SECONDS`, and at most
-    `HANDSHAKES` may be that far; the oldest makes room.
+    A thread per connection authenticates the client, so that a slow client delays no other. A
+    connection has `HANDSHAKE_SECONDS` to prove the key and send its request; at most `HANDSHAKES`
+    may be unauthenticated at a time, and the oldest is closed for a new one.
     """
 
     def __init__(self, registry: Registry, key: bytes, hosts: Iterable[str] = (LOOPBACK,)) -> None:
@@ -106,8 +106,8 @@ class Server:
         self._key = key
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._strangers: dict[Connection, float] = {}
-        """Connections that have proved nothing yet, the oldest first, and how long they may."""
+        self._unauthenticated: dict[Connection, float] = {}
+        """Connections that have not proved the key, oldest first, with their deadlines."""
         self._listening = _listen(hosts)
         self._selector = selectors.DefaultSelector()
         for listening in self._listening:
@@ -116,11 +116,11 @@ class Server:
 
     @property
     def addresses(self) -> list[Address]:
-        """Where it listens."""
+        """The addresses that it listens at."""
         return [listening.getsockname()[:2] for listening in self._listening]
 
     def close(self) -> None:
-        """Takes no more questions."""
+        """Stops accepting requests."""
         self._closed.set()
         for listening in self._listening:
             with contextlib.suppress(OSError):
@@ -130,14 +130,14 @@ class Server:
     def _serve(self) -> None:
         with self._selector:
             while not self._closed.is_set():
-                for ready, _ in self._selector.select(self._patience()):
+                for ready, _ in self._selector.select(self._next_timeout()):
                     self._accept(cast(socket.socket, ready.fileobj))
-                self._turn_away(lambda until: until <= time.monotonic())
+                self._close_due(lambda until: until <= time.monotonic())
 
-    def _patience(self) -> float | None:
-        """How long until somebody has had enough time; None if nobody is at the door."""
+    def _next_timeout(self) -> float | None:
+        """Seconds until the earliest deadline; None without unauthenticated connections."""
         with self._lock:
-            until = next(iter(self._strangers.values()), None)
+            until = next(iter(self._unauthenticated.values()), None)
         return None if until is None else max(0.0, until - time.monotonic())
 
     def _accept(self, listening: socket.socket) -> None:
@@ -149,10 +149,10 @@ class Server:
             self._closed.wait(PAUSE_SECONDS)
             return
         with self._lock:
-            self._strangers[connection] = time.monotonic() + HANDSHAKE_SECONDS
-            surplus = len(self._strangers) - HANDSHAKES
+            self._unauthenticated[connection] = time.monotonic() + HANDSHAKE_SECONDS
+            surplus = len(self._unauthenticated) - HANDSHAKES
         if surplus > 0:
-            self._turn_away(lambda until: True, surplus)
+            self._close_due(lambda until: True, surplus)
         try:
             threading.Thread(
                 target=self._answer, args=(connection,), name="hvd-data-answer", daemon=True
@@ -162,18 +162,18 @@ class Server:
             connection.close()
             self._closed.wait(PAUSE_SECONDS)
 
-    def _turn_away(self, is_due: Callable[[float], bool], most: int | None = None) -> None:
-        """Ends the waits for the oldest strangers; their threads close the connections."""
+    def _close_due(self, is_due: Callable[[float], bool], most: int | None = None) -> None:
+        """Shuts down the oldest unauthenticated connections; their threads close them."""
         with self._lock:
-            due = [each for each, until in self._strangers.items() if is_due(until)][:most]
+            due = [each for each, until in self._unauthenticated.items() if is_due(until)][:most]
             for connection in due:
-                del self._strangers[connection]
+                del self._unauthenticated[connection]
                 _shut_down(connection)
 
     def _forget(self, connection: Connection) -> bool:
-        """No longer a stranger; False if it was turned away."""
+        """Removes a connection from the unauthenticated ones; False if it was shut down."""
         with self._lock:
-            return self._strangers.pop(connection, None) is not None
+            return self._unauthenticated.pop(connection, None) is not None
 
     def _answer(self, connection: Connection) -> None:
         with connection:
@@ -184,7 +184,7 @@ class Server:
                     connection.send_bytes(json.dumps(reply).encode())
 
     def _question(self, connection: Connection) -> bytes | None:
-        """What is asked by somebody who has the key; None from a stranger, or one too slow."""
+        """The request of an authenticated client; None if it fails to prove the key in time."""
         content = None
         try:
             deliver_challenge(connection, self._key)
@@ -286,11 +286,11 @@ class ComputeClient:
 
     def _connect_to(self, address: Address) -> Connection:
         """Connects and proves the key; OSError or EOFError if that takes too long."""
-        patience = min(self._timeout, HANDSHAKE_SECONDS)
-        connected = socket.create_connection(address, patience)
+        timeout = min(self._timeout, HANDSHAKE_SECONDS)
+        connected = socket.create_connection(address, timeout)
         connected.setblocking(True)
         connection = Connection(connected.detach())
-        timer = threading.Timer(patience, _shut_down, [connection])
+        timer = threading.Timer(timeout, _shut_down, [connection])
         timer.start()
         try:
             answer_challenge(connection, self._key)

@@ -35,7 +35,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Notes that each rank has processed so many samples. Takes effect with `reset`."""
+        """Records that each rank has processed so many samples. Takes effect with `reset`."""
         self.processed_num += batch_size * self.num_replicas
 
     def get_indices(self, batch_idx: int, batch_size: int) -> list[int]:

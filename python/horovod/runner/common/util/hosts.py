@@ -48,7 +48,7 @@ class SlotInfo:
 
 
 INVALID_SLOT_INFO = SlotInfo("", -1, -1, -1, -1, -1, -1)
-"""Stands for a worker that has no place in the job."""
+"""The slot of a worker that is not part of the job."""
 
 
 def parse_hosts(hosts_string: str) -> list[HostInfo]:

@@ -6,12 +6,13 @@ rank does something else than it should.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from expectations import (
     expect_survivors_name,
 )
 from sockets import sever_one_connection
-from target import Target, Violation
+from target import START_LIMIT, Target, Violation
 from worker import ERROR_EXIT, LEAVE_EXIT
 
 SHORT_TIMEOUT = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(TIMEOUT)}
@@ -244,6 +245,30 @@ FLOOD_LIMIT = 20.0
 def flood(target: Target, chance: random.Random) -> None:
     """More silent connections at every port than a door holds."""
     target.await_ready()
+    with silent_connections(target, chance):
+        expect_all_done(target)
+
+
+def flood_while_starting(target: Target, chance: random.Random) -> None:
+    """The same while the ranks wait for the last one, at the sockets where they meet."""
+    late = target.await_process(target.plan.ranks - 1)
+    os.kill(late, signal.SIGSTOP)
+    end = time.monotonic() + START_LIMIT
+    while len(traces.listeners_of(target.mark)) < target.plan.ranks:
+        if time.monotonic() > end:
+            raise Violation(f"no doors: {traces.listeners_of(target.mark)}")
+        time.sleep(0.02)
+    with silent_connections(target, chance) as listeners:
+        os.kill(late, signal.SIGCONT)
+        expect_all_done(target)
+    is_named = any(listener.name for listener in listeners)
+    if is_named != (target.plan.transport == "shm"):
+        raise Violation(f"other doors than expected: {listeners}")
+
+
+@contextlib.contextmanager
+def silent_connections(target: Target, chance: random.Random) -> Iterator[list[traces.Listener]]:
+    """Holds more of them at every port than a door does."""
     held = []
     try:
         listeners = traces.listeners_of(target.mark)
@@ -252,7 +277,7 @@ def flood(target: Target, chance: random.Random) -> None:
             count = chance.randrange(257, 400)
             held += [garbage.connect(listener, FLOOD_LIMIT) for _ in range(count)]
         target.doors |= {listener.inode for listener in listeners}
-        expect_all_done(target)
+        yield listeners
     finally:
         for stream in held:
             stream.close()
@@ -286,6 +311,8 @@ KINDS: dict[str, Kind] = {
     "cut-network": Kind(cut_network, SHORT_TIMEOUT, OWN_NETWORK, ("tcp",)),
     "cut-connection": Kind(cut_connection, SHORT_TIMEOUT),
     "garbage": Kind(send_garbage),
+    "flood-starting": Kind(flood_while_starting),
+    # Over shared memory the ranks' socket is open only while they meet.
     "flood": Kind(flood, transports=("tcp",)),
     "tiny-shm": Kind(work_in_peace, wrapper=TINY_SHM, transports=("shm",)),
     "full-shm": Kind(work_in_peace, wrapper=FULL_SHM, transports=("shm",)),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster
 from host import Host
-from jobs import TIMEOUT, Job, assert_nothing_left
+from jobs import HOROVODRUN, TIMEOUT, Job, assert_nothing_left, free_port, new_token
 
 # Connects to each port of each address, says something, and tells whether it was hung up on.
 STRANGER = r"""
@@ -213,4 +213,72 @@ def test_strangers_at_every_port_of_a_start(cluster: Cluster, tmp_path: Path) ->
     finally:
         open_now.touch()
         login.unlink()
+    assert ended.code == 0 and ended.output.count("ran") == 3, ended
+
+
+def flood(hosts: list[Host]) -> list[subprocess.Popen[str]]:
+    """Floods every port of the hosts; returns when all connections have been made."""
+    floods = []
+    for host in hosts:
+        places = listening(host)
+        assert places, host.name
+        command = [sys.executable, "-c", FLOOD, json.dumps(places)]
+        floods.append(host.popen(command, stdout=subprocess.PIPE))
+    for one in floods:
+        assert one.stdout is not None and "flooded" in one.stdout.readline()
+    return floods
+
+
+def expect_bounds(floods: list[subprocess.Popen[str]]) -> None:
+    """At most 256 silent connections were open at a port, and none after its deadline."""
+    for one in floods:
+        output, _ = one.communicate(timeout=TIMEOUT)
+        answer = json.loads(output)
+        assert answer["soon"] and all(count <= 256 for count in answer["soon"].values()), answer
+        assert all(count == 0 for count in answer["late"].values()), answer
+
+
+def test_a_flood_at_every_port_of_a_start(cluster: Cluster, tmp_path: Path) -> None:
+    """The driver's for agents and an agent's for probes: as strict as those of a job, and what the
+    last host needs still gets through a second flood."""
+    a, b, c = cluster
+    open_now = tmp_path / "open"
+    login = c.path("/root/.bashrc")
+    login.write_text(f"until [ -e {open_now} ]; do sleep 0.1; done\n")
+    try:
+        hosts = "hosta:1,hostb:1,hostc:1"
+        job = Job(a, "-np", "3", "-H", hosts, "--start-timeout", "100", "echo", "ran")
+        wait_for_ports(a, 2)  # for agents, and the key-value store
+        wait_for_ports(b, 1)  # for probes
+        expect_bounds(flood([a, b]))
+        assert job.process.poll() is None and job.output == ""
+        floods = flood([a, b])
+        open_now.touch()
+        ended = job.finish()
+    finally:
+        open_now.touch()
+        login.unlink()
+    expect_bounds(floods)
+    assert ended.code == 0 and ended.output.count("ran") == 3, ended
+
+
+def test_a_flood_at_the_port_for_agents_with_tokens(cluster: Cluster) -> None:
+    """Anyone may reach the port of `--agents`; agents with the token come through the flood."""
+    a, b, c = cluster
+    token = {"HOROVOD_AGENT_TOKEN": new_token()}
+    port = free_port(a)
+    place = f"{a.address()}:{port}"
+    options = ("-np", "3", "-H", "hosta:1,hostb:1,hostc:1", "--start-timeout", "100")
+    agents = [b.popen([HOROVODRUN, "agent", "--once", place], env=token)]
+    job = Job(a, *options, "--agents", str(port), "echo", "ran", port=None, env=token)
+    wait_for_ports(b, 1)  # for probes: its agent has been let in
+    assert (a.address(), port) in listening(a)
+    expect_bounds(flood([a, b]))
+    assert job.process.poll() is None and job.output == ""
+    floods = flood([a, b])
+    agents.append(c.popen([HOROVODRUN, "agent", "--once", place], env=token))
+    ended = job.finish()
+    expect_bounds(floods)
+    for agent in agents:
+        agent.wait(TIMEOUT)
     assert ended.code == 0 and ended.output.count("ran") == 3, ended

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster
-from host import Finished, Host
+from host import Host
 from jobs import HOROVODRUN, INTERPRETER, assert_nothing_left, kill, run
+from typed import ECHO, ONE_EACH, command, copying, refused, runs, types
 
-ONE_EACH = ("-np", "2", "-H", "hosta:1,hostb:1")
-ECHO = ("echo", "ran")
 PASSWORD = "correct horse"
 VENV = Path(INTERPRETER).parents[1]
 
@@ -28,38 +27,6 @@ VENV = Path(INTERPRETER).parents[1]
 def nothing_left(cluster: Cluster) -> Iterator[None]:
     yield
     assert_nothing_left(cluster)
-
-
-def refused(host: Host, *arguments: str, **options) -> str:
-    """What is printed in place of a start."""
-    ended = run(host, *arguments, **options)
-    assert ended.code != 0 and "ran" not in ended.output, ended
-    return ended.words()
-
-
-def runs(host: Host, *arguments: str, **options) -> str:
-    """What a job prints on standard error that runs on both hosts."""
-    ended = run(host, *arguments, **options)
-    assert ended.code == 0 and ended.output.count("ran") == 2, ended
-    return ended.words()
-
-
-def command(words: str, beginning: str) -> str:
-    """The command that begins like this, out of its backticks."""
-    found = [part for part in re.findall(r"`([^`]+)`", words) if part.startswith(beginning)]
-    assert len(found) == 1, f"{beginning}: {found} in {words}"
-    return found[0]
-
-
-def copying(words: str) -> str:
-    """The command behind the last colon."""
-    return words.rpartition(": ")[2]
-
-
-def types(host: Host, line: str, **options) -> Finished:
-    done = host.run(line, timeout=120, **options)
-    assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-    return done
 
 
 # Horovod that is not there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -121,7 +122,34 @@ def test_a_limit_of_threads_is_named_with_the_thread() -> None:
     assert "BlockingIOError" not in process.stderr
 
 
-def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path) -> None:
+# With the limit of the shell that starts it; root has none, so it becomes somebody else first.
+LIMITED_BY_THE_SHELL = """
+import os
+import horovod.numpy as hvd
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+hvd.init()
+print("size", hvd.size(), flush=True)
+"""
+
+
+def test_a_limit_of_threads_is_raised_as_is_said() -> None:
+    def started(line: str) -> subprocess.CompletedProcess[str]:
+        script = f'{line} && exec "$@"'
+        program = [sys.executable, "-c", LIMITED_BY_THE_SHELL]
+        command = ["bash", "-c", script, "bash", *program]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    refused = started("ulimit -S -u 1")
+    remedy = re.search(r"raise the user's limit \(`(ulimit -u)`, now 1\)", refused.stderr)
+    assert remedy and "size" not in refused.stdout, refused
+    done = started(f"ulimit -S -u 1 && {remedy[1]} 4096")
+    assert (done.returncode, done.stdout) == (0, "size 1\n"), done
+
+
+def with_full_folders(tmp_path: Path, before: str = "true") -> subprocess.CompletedProcess[str]:
+    """A job where the folder for temporary files and /dev/shm are full; `before` is typed first."""
     if os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"]).returncode != 0:
         pytest.skip("needs a file system of its own")
     if os.geteuid() != 0:
@@ -131,15 +159,28 @@ def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path) -> None:
     )
     # Two file systems of one page, which one file fills.
     fill = "mount -t tmpfs -o size=4k none {0} && head -c 4096 /dev/zero > {0}/f"
-    script = " && ".join([fill.format(tmp_path), fill.format("/dev/shm"), job])
-    process = subprocess.run(
+    script = " && ".join([fill.format(tmp_path), fill.format("/dev/shm"), before, job])
+    return subprocess.run(
         ["unshare", "-m", "sh", "-c", script],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path) -> None:
+    process = with_full_folders(tmp_path)
     assert process.returncode == 1, process.stderr
     assert f"cannot keep the job's key in a file: `{tmp_path}/horovod-" in process.stderr
     assert process.stderr.count("No space left on device") == 2, process.stderr
     assert "make room there, or set TMPDIR" in process.stderr
+
+
+@pytest.mark.parametrize("remedy", ["export TMPDIR={other}", "rm {full}/f"])
+def test_another_folder_or_room_is_enough(tmp_path: Path, remedy: str) -> None:
+    full, other = tmp_path / "full", tmp_path / "other"
+    full.mkdir()
+    other.mkdir()
+    process = with_full_folders(full, remedy.format(full=full, other=other))
+    assert process.returncode == 0, process.stderr

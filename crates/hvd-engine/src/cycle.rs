@@ -150,9 +150,8 @@ impl Cycle {
     }
 
     /// Has algorithms chosen by what they cost on this network.
-    pub(crate) fn with_measured_network(mut self) -> Self {
+    pub(crate) fn measure_network(&mut self) {
         self.executor.measure_network();
-        self
     }
 
     /// What ends its sleep.

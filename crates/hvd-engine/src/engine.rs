@@ -5,37 +5,34 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hvd_collectives::Tuning;
-use hvd_transport::{ConnectionCount, Failure, StatusQuery, StoreError, Transport};
+use hvd_transport::{ConnectionCount, Failure, StatusQuery, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank, Topology};
 use hvd_wire::{Request, SetChange};
 
 use crate::affinity::Core;
-use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
+use crate::autotune::AutotuneOptions;
 use crate::counters::{Counters, Counts};
 use crate::cycle::Cycle;
 use crate::cycle_owner::CycleOwner;
-use crate::execute::team::{Hierarchy, Team};
+use crate::execute::team::Hierarchy;
 use crate::fusion::batches::GroupFusion;
 use crate::handle::{
     Completer, Completion, Handle, Handles, LastHandles, OperationOutput, OperationProgress,
 };
-use crate::negotiate::coordinator::{CoordinatorOptions, JoinDivisor};
-use crate::negotiate::hub::Hub;
-use crate::negotiate::relay::HOLD;
-use crate::negotiate::role::ControlRole;
-use crate::negotiate::tree::{ControlTree, FAN_OUT, STAR_RANKS, TreePosition};
+use crate::negotiate::coordinator::JoinDivisor;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Batch, BoxedEntry, Queue, QueueEntry, SetChangeEntry, WakeRequest};
 use crate::recorder::FlightLog;
 use crate::stall::StallOptions;
 use crate::submit::{Submission, check_name};
-use crate::timeline::{CycleMarks, Timeline};
+use crate::timeline::Timeline;
 use crate::{Error, Result};
+
+mod start;
 
 /// What an engine is told once.
 #[derive(Debug, Clone)]
@@ -141,54 +138,27 @@ impl Engine {
             return Err(Error::Internal(problem));
         }
         let queue = Arc::new(Queue::new());
-        let timeline = Timeline::new();
-        if rank == Rank::COORDINATOR
-            && let Some((path, mark_cycles)) = &options.timeline
-            && let Err(error) = timeline.start(path, marks(*mark_cycles))
-        {
-            tracing::error!("{error}");
-        }
-        let hub = (rank == Rank::COORDINATOR).then(|| hub(&topology, options, &timeline));
-        let role = ControlRole::new(place(rank, &topology, options.fan_out), hub, HOLD);
+        let timeline = start::timeline(rank, options);
         let process_sets = Arc::new(ProcessSets::new(size));
-        let registry = Arc::clone(&process_sets);
-        let to_cycle = Arc::clone(&queue);
         let observer = Observer::new(timeline.clone(), options.dump_directory.clone());
-        let (hierarchy, core, status_query) = (
-            options.hierarchy,
-            options.core,
-            options.status_query.clone(),
-        );
         let flight_log = observer.flight_log();
         let connections = transport.connections();
-        let cycle = Cycle::new(
+        let mut cycle = Cycle::new(
             transport,
-            to_cycle,
-            role,
-            registry,
+            Arc::clone(&queue),
+            start::control_role(rank, &topology, options, &timeline),
+            Arc::clone(&process_sets),
             topology.clone(),
-            hierarchy,
+            options.hierarchy,
             observer,
         )
-        .with_status_query(status_query);
-        let cycle = if options.measure_network {
-            cycle.with_measured_network()
-        } else {
-            cycle
-        };
+        .with_status_query(options.status_query.clone());
+        if options.measure_network {
+            cycle.measure_network();
+        }
         let counters = cycle.counters();
         let cycle_owner = Arc::new(CycleOwner::new(cycle));
-        let runner = Arc::clone(&cycle_owner);
-        let thread = thread::Builder::new()
-            .name("hvd-engine".to_owned())
-            .spawn(move || {
-                bind(core);
-                runner.run(on_exit);
-            })
-            .map_err(|error| {
-                Error::Internal(StoreError::thread("hvd-engine")(error).to_string())
-            })?;
-        let thread = Mutex::new(Some(thread));
+        let thread = start::engine_thread(Arc::clone(&cycle_owner), options.core, on_exit)?;
         Ok(Self {
             rank,
             size,
@@ -202,7 +172,7 @@ impl Engine {
             counters,
             connections,
             handles: Arc::default(),
-            thread,
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -415,7 +385,7 @@ impl Engine {
         if self.rank != Rank::COORDINATOR {
             return Ok(());
         }
-        let started = self.timeline.start(path, marks(mark_cycles));
+        let started = self.timeline.start(path, start::cycle_marks(mark_cycles));
         // A schedule has no negotiation to show, so it ends.
         self.cycle_owner.wake();
         started.map_err(|error| Error::Internal(error.to_string()))
@@ -442,75 +412,6 @@ impl Engine {
             let _ = thread.join();
         }
         self.timeline.stop();
-    }
-}
-
-/// A rank's place in the negotiation.
-fn place(rank: Rank, topology: &Topology, fan_out: Option<NonZeroUsize>) -> TreePosition {
-    match fan_out {
-        None if topology.size() <= STAR_RANKS => TreePosition::in_star(rank, topology.size()),
-        fan_out => {
-            ControlTree::new(topology, fan_out.map_or(FAN_OUT, NonZeroUsize::get)).place(rank)
-        }
-    }
-}
-
-/// Rank 0's half of the negotiation.
-fn hub(topology: &Topology, options: &EngineOptions, timeline: &Timeline) -> Hub {
-    let mut hub = Hub::new(CoordinatorOptions {
-        topology: topology.clone(),
-        fusion_threshold: options.fusion_threshold,
-        group_fusion: options.group_fusion,
-        join_average: options.join_average,
-        schedules: options.schedules,
-        cache_capacity: options.cache_capacity,
-        cycle_time: options.cycle_time,
-        stall: options.stall,
-        timeline: timeline.clone(),
-    });
-    if let Some(autotune) = &options.autotune {
-        hub.autotune(autotuner(topology, options, autotune));
-    }
-    hub
-}
-
-fn autotuner(
-    topology: &Topology,
-    options: &EngineOptions,
-    autotune: &AutotuneOptions,
-) -> Autotuner {
-    let tuning = Tuning::default();
-    let defaults = Parameters {
-        fusion_threshold: options.fusion_threshold,
-        cycle_time: options.cycle_time,
-        chunk_bytes: tuning.chunk_bytes as u64,
-        small_allreduce_bytes: tuning.small_allreduce_bytes as u64,
-        hierarchy: options.hierarchy,
-        cache: options.cache_capacity > 0,
-    };
-    let mut autotune = autotune.clone();
-    let everybody = topology.members().into();
-    if Team::new(everybody, topology).hosts.is_none() {
-        let by_hosts = [Choice::HierarchicalAllreduce, Choice::HierarchicalAllgather];
-        autotune.fixed_choices.extend(by_hosts);
-    }
-    Autotuner::new(&autotune, defaults)
-}
-
-/// Binds the engine thread. The core was usable when it was chosen; a job goes on without it.
-fn bind(core: Option<Core>) {
-    if let Some(core) = core
-        && let Err(error) = core.bind()
-    {
-        tracing::warn!("cannot bind the engine thread to {core:?}: {error}");
-    }
-}
-
-fn marks(shown: bool) -> CycleMarks {
-    if shown {
-        CycleMarks::Shown
-    } else {
-        CycleMarks::Hidden
     }
 }
 

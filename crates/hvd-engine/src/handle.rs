@@ -31,6 +31,16 @@ pub struct OperationOutput {
     pub number: Option<u32>,
 }
 
+impl OperationOutput {
+    /// The output of something that gives back nothing but a number.
+    pub(crate) fn numbered(number: u32) -> Self {
+        Self {
+            number: Some(number),
+            ..Self::default()
+        }
+    }
+}
+
 /// The shared state of one operation's end.
 #[derive(Debug, Default)]
 pub struct Completion {

@@ -25,7 +25,9 @@ mod cycle_owner;
 mod local_set;
 mod negotiate;
 mod process_set;
+mod process_set_table;
 mod schedule;
+mod submissions;
 
 mod execute;
 mod fusion;

@@ -17,6 +17,7 @@ pub(crate) mod relay;
 pub(crate) mod requesters;
 pub(crate) mod response_cache;
 pub(crate) mod role;
+pub(crate) mod session;
 pub(crate) mod sets;
 pub(crate) mod tree;
 pub(crate) mod validate;

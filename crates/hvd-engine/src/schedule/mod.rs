@@ -24,3 +24,4 @@ pub(crate) mod coordinator;
 pub(crate) mod detector;
 pub(crate) mod progress;
 pub(crate) mod ready_barrier;
+pub(crate) mod runner;

@@ -74,14 +74,15 @@ impl ReadyBarrier {
         partners
     }
 
-    /// Whom to tell when this rank calls.
-    pub(crate) fn first_told(&mut self) -> Vec<Rank> {
+    /// Whom to notify when this rank calls.
+    pub(crate) fn first_notified(&mut self) -> &[Rank] {
         self.rounds = 0;
         if self.carries_tensors() {
-            self.others().collect()
-        } else {
-            vec![self.after(1)]
+            return &self.partners;
         }
+        let place = self.partners.binary_search(&self.after(1));
+        let place = place.unwrap_or_default();
+        &self.partners[place..=place]
     }
 
     /// A notice has arrived.
@@ -185,7 +186,7 @@ mod tests {
         let mut early = 0;
         for (position, &rank) in order.iter().enumerate() {
             called[rank] = true;
-            for peer in calls[rank].first_told() {
+            for peer in calls[rank].first_notified().to_vec() {
                 calls[peer.index()].receive(Rank::from_index(rank), notice(operation));
             }
             let mut moved = true;

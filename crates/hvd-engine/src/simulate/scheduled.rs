@@ -83,7 +83,7 @@ impl BarrierSimulation<'_> {
         match from {
             None => {
                 self.has_called[rank] = true;
-                for peer in self.calls[rank].first_told() {
+                for peer in self.calls[rank].first_notified().to_vec() {
                     self.send(rank, peer.index());
                 }
             }

@@ -28,6 +28,8 @@ mod process_set;
 mod process_set_table;
 mod schedule;
 mod submissions;
+#[cfg(test)]
+mod test_entries;
 
 mod execute;
 mod fusion;

@@ -189,3 +189,6 @@ impl ProcessSetTable {
         (pending, self.changes)
     }
 }
+
+#[cfg(test)]
+mod tests;

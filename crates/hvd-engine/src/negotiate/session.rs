@@ -293,3 +293,6 @@ fn blame(topology: &Topology, Breach { rank, error }: &Breach) -> Error {
 fn garbled(peer: Rank) -> impl FnOnce(hvd_wire::Error) -> Error {
     move |error| Error::Internal(format!("rank {peer} sent a bad message: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

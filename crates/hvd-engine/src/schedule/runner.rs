@@ -280,3 +280,6 @@ impl ScheduleRunner {
         self.progress.as_ref().map_or(1, ScheduleProgress::wanted)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,7 @@ use crate::submit::{Submission, check_name};
 use crate::timeline::Timeline;
 use crate::{Error, Result};
 
-mod start;
+pub(crate) mod start;
 
 /// What an engine is told once.
 #[derive(Debug, Clone)]

@@ -34,6 +34,7 @@ mod test_entries;
 mod execute;
 mod fusion;
 
+pub mod negotiation;
 pub mod simulate;
 
 mod counters;

@@ -73,7 +73,7 @@ fn position(rank: Rank, topology: &Topology, fan_out: Option<NonZeroUsize>) -> T
 }
 
 /// Rank 0's half of the negotiation.
-fn hub(topology: &Topology, options: &EngineOptions, timeline: &Timeline) -> Hub {
+pub(crate) fn hub(topology: &Topology, options: &EngineOptions, timeline: &Timeline) -> Hub {
     let mut hub = Hub::new(CoordinatorOptions {
         topology: topology.clone(),
         fusion_threshold: options.fusion_threshold,

@@ -12,6 +12,7 @@ pub(crate) mod agreement;
 pub(crate) mod agreement_cache;
 pub(crate) mod coordinator;
 pub(crate) mod hub;
+pub(crate) mod negotiating_rank;
 mod pending_tensor;
 pub(crate) mod relay;
 pub(crate) mod requesters;

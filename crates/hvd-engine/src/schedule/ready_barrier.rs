@@ -15,7 +15,7 @@ const FEW_RANKS: usize = 8;
 
 /// The notices that have arrived.
 #[derive(Debug)]
-pub(crate) struct ReadyBarrier {
+pub struct ReadyBarrier {
     me: usize,
     size: usize,
     /// Whom notices are exchanged with, ascending.
@@ -28,7 +28,7 @@ pub(crate) struct ReadyBarrier {
 
 /// How a ready barrier stands.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum BarrierStep {
+pub enum BarrierStep {
     /// Somebody has not called yet.
     Waiting(Rank),
     /// This rank now tells another one.
@@ -38,7 +38,8 @@ pub(crate) enum BarrierStep {
 }
 
 impl ReadyBarrier {
-    pub(crate) fn new(me: Rank, size: usize) -> Self {
+    /// The barrier of rank `me` in a job of `size` ranks.
+    pub fn new(me: Rank, size: usize) -> Self {
         let mut this = Self {
             me: me.index(),
             size,
@@ -57,7 +58,7 @@ impl ReadyBarrier {
     }
 
     /// The ranks with which notices are exchanged, ascending.
-    pub(crate) fn partners(&self) -> &[Rank] {
+    pub fn partners(&self) -> &[Rank] {
         &self.partners
     }
 
@@ -75,7 +76,7 @@ impl ReadyBarrier {
     }
 
     /// Whom to notify when this rank calls.
-    pub(crate) fn first_notified(&mut self) -> &[Rank] {
+    pub fn first_notified(&mut self) -> &[Rank] {
         self.rounds = 0;
         if self.carries_tensors() {
             return &self.partners;
@@ -86,14 +87,14 @@ impl ReadyBarrier {
     }
 
     /// A notice has arrived.
-    pub(crate) fn receive(&mut self, from: Rank, notice: ReadyNotice) {
+    pub fn receive(&mut self, from: Rank, notice: ReadyNotice) {
         if let Ok(place) = self.partners.binary_search(&from) {
             self.heard[place].push_back(notice);
         }
     }
 
     /// What is to be done next for an operation of a schedule that this rank has called for.
-    pub(crate) fn step(&mut self, schedule: u64, operation: u64) -> BarrierStep {
+    pub fn step(&mut self, schedule: u64, operation: u64) -> BarrierStep {
         if self.carries_tensors() {
             let missing = (0..self.partners.len())
                 .find(|&place| !self.has_called(place, schedule, operation));

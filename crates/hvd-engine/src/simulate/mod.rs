@@ -6,7 +6,6 @@
 //! table.
 
 mod network;
-pub(crate) mod node;
 mod scheduled;
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use hvd_types::Rank;
 use hvd_wire::ReadyNotice;
 
 use super::{SimulatedJob, StepCost};
-use crate::schedule::ready_barrier::{BarrierStep, ReadyBarrier};
+use crate::negotiation::{BarrierStep, ReadyBarrier};
 
 /// The bytes of a notice without tensors, with its frame.
 const NOTICE_BYTES: u64 = 21;

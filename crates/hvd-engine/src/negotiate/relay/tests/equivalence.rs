@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinDivisor};
 use crate::negotiate::hub::Hub;
-use crate::simulate::node::{OutgoingMessage, RequestResult, SimulatedRank};
+use crate::negotiate::negotiating_rank::{NegotiatingRank, OutgoingMessage, RequestResult};
 use crate::stall::StallOptions;
 
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ enum Action {
 
 /// All ranks, what is on its way between them, and who is next.
 struct World {
-    nodes: Vec<SimulatedRank>,
+    nodes: Vec<NegotiatingRank>,
     actions: Vec<VecDeque<Action>>,
     pending: Vec<BTreeSet<(ProcessSetId, Arc<str>)>>,
     links: BTreeMap<(Rank, Rank), VecDeque<Arc<[u8]>>>,
@@ -116,7 +116,7 @@ impl World {
                 ..CoordinatorOptions::default()
             };
             let hub = (index == 0).then(|| Hub::new(options));
-            SimulatedRank::new(place, &everybody, hub, HOLD)
+            NegotiatingRank::new(place, &everybody, hub, HOLD)
         };
         Self {
             nodes: (0..size).map(node).collect(),
@@ -176,10 +176,10 @@ impl World {
                     asked.entry(set).or_default().push(request);
                 }
                 Some(Action::Change(change)) if asked.is_empty() => {
-                    self.nodes[rank].wish(vec![change], false, now).unwrap();
+                    self.nodes[rank].request(vec![change], false, now).unwrap();
                 }
                 Some(Action::Leave) if asked.is_empty() => {
-                    self.nodes[rank].wish(Vec::new(), true, now).unwrap();
+                    self.nodes[rank].request(Vec::new(), true, now).unwrap();
                 }
                 _ => break,
             }
@@ -213,7 +213,7 @@ impl World {
         if rank == 0 && self.over {
             return;
         }
-        self.nodes[rank].turn(self.now).unwrap();
+        self.nodes[rank].advance(self.now).unwrap();
         self.collect(rank);
     }
 

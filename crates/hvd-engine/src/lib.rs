@@ -35,7 +35,6 @@ mod execute;
 mod fusion;
 
 pub mod negotiation;
-pub mod simulate;
 
 mod counters;
 mod observe;

@@ -8,15 +8,15 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hvd_engine::negotiation::{NegotiatingRank, OutgoingMessage};
+use hvd_engine::{EngineOptions, Error, Result, StallOptions};
 use hvd_types::{ProcessSetId, Rank};
 use hvd_wire::Request;
 
-use super::{Costs, SimulatedJob, StepCost, Wiring};
-use crate::negotiation::{NegotiatingRank, OutgoingMessage};
-use crate::{EngineOptions, Result, StallOptions};
+use crate::{Costs, SimulatedJob, StepCost, Wiring};
 
 /// All ranks of a job and what is on its way between them.
-pub(super) struct SimulatedNetwork {
+pub(crate) struct SimulatedNetwork {
     job: SimulatedJob,
     ranks: Vec<SimulatedRank>,
     /// What happens next, by time and then in the order in which it was queued.
@@ -56,7 +56,7 @@ enum NetworkEvent {
 }
 
 impl SimulatedNetwork {
-    pub(super) fn new(job: &SimulatedJob) -> Self {
+    pub(crate) fn new(job: &SimulatedJob) -> Self {
         let (topology, options) = (job.topology(), options());
         let ranks = match job.wiring {
             Wiring::Star => NegotiatingRank::star(&topology, &options),
@@ -86,13 +86,13 @@ impl SimulatedNetwork {
     }
 
     /// How many ranks each rank is connected with.
-    pub(super) fn connections(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn connections(&self) -> impl Iterator<Item = usize> {
         let ranks = self.ranks.iter();
         ranks.map(|rank| rank.negotiation.connections())
     }
 
     /// Lets every rank submit its tensors, and runs until all of them are answered everywhere.
-    pub(super) fn step(&mut self) -> Result<StepCost> {
+    pub(crate) fn step(&mut self) -> Result<StepCost> {
         self.step = StepCost::default();
         let begin = self.now;
         let mut submitted = begin;
@@ -114,7 +114,7 @@ impl SimulatedNetwork {
             let missing = self.job.tensors.checked_sub(station.answers);
             if missing != Some(0) {
                 let text = format!("{} tensors were answered", station.answers);
-                return Err(crate::Error::Internal(text));
+                return Err(Error::Internal(text));
             }
             station.answers = 0;
             let messages = std::mem::take(&mut station.messages);

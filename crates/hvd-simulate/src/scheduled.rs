@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use hvd_engine::negotiation::{BarrierStep, ReadyBarrier};
 use hvd_types::Rank;
 use hvd_wire::ReadyNotice;
 
-use super::{SimulatedJob, StepCost};
-use crate::negotiation::{BarrierStep, ReadyBarrier};
+use crate::{SimulatedJob, StepCost};
 
 /// The bytes of a notice without tensors, with its frame.
 const NOTICE_BYTES: u64 = 21;

@@ -1,4 +1,4 @@
-//! What the negotiation costs as ranks grow, as a table; see `hvd_engine::simulate`.
+//! What the negotiation costs as ranks grow, as a table; see `hvd_simulate`.
 //!
 //! ```text
 //! many_ranks [LARGEST]      both wirings for 8, 16 .. LARGEST ranks (16384)
@@ -9,7 +9,7 @@
 use std::fs;
 use std::process::Command;
 
-use hvd_engine::simulate::{SimulatedJob, SimulationReport, Wiring, ready_barrier, simulate};
+use hvd_simulate::{SimulatedJob, SimulationReport, Wiring, ready_barrier, simulate};
 
 type Failure = Box<dyn std::error::Error>;
 

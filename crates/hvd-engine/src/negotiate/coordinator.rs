@@ -71,7 +71,7 @@ pub enum JoinDivisor {
 /// A rank broke the rules of the negotiation; the job cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
-    #[error("form twice for tensor `{0}`")]
+    #[error("asked twice for tensor `{0}`")]
     AskedTwice(Arc<str>),
     #[error("sent the unknown cache number {}", .0.0)]
     UnknownNumber(CacheId),
@@ -79,7 +79,7 @@ pub(crate) enum ProtocolError {
     UnknownRoot(Rank),
     #[error("spoke of process set {0}, which it is not in")]
     NotAMember(ProcessSetId),
-    #[error("form for tensors while a schedule runs")]
+    #[error("asked for tensors while a schedule runs")]
     RequestedDuringSchedule,
     #[error("spoke for ranks that are not below it in the tree")]
     NotBelow,
@@ -472,7 +472,7 @@ impl Coordinator {
             Err(mismatch) => return Err(refusal(&claims, mismatch.to_string())),
         };
         let Some(agreement) = agreement else {
-            return Err(refusal(&claims, "nobody form for it".to_owned()));
+            return Err(refusal(&claims, "no rank asked for it".to_owned()));
         };
         let mut spec = agreement.spec();
         if agreement.kind != OpKind::Barrier && missing == 0 {

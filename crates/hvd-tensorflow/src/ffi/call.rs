@@ -93,14 +93,14 @@ impl KernelCall {
         unsafe { TensorSource::borrowed(input.address, input.bytes) }
     }
 
-    /// Memory for an output like the input with the same number: the input's own if nobody else
+    /// Memory for an output like the input with the same number: the input's own if nothing else
     /// needs it.
     pub(crate) fn output_like(&self, input: &InputTensor) -> Result<TensorTarget> {
         self.with(|running| {
             let address = running.forward_or_allocate(input)?;
-            // SAFETY: the output is the context's and used by nobody before the call is finished,
-            // which is when the operation has completed. It is the input's memory or overlaps it
-            // nowhere.
+            // SAFETY: the output is the context's and used by nothing else before the call is
+            // finished, which is when the operation has completed. It is the input's memory or
+            // overlaps it nowhere.
             Ok(unsafe { TensorTarget::borrowed(address, input.bytes) })
         })
     }
@@ -118,7 +118,7 @@ impl KernelCall {
                 .ok()
         };
         // SAFETY: the output has as many bytes as were asked for, is the context's and used by
-        // nobody before the call is finished, which is when the operation has completed.
+        // nothing else before the call is finished, which is when the operation has completed.
         unsafe { TensorTarget::provided(provide) }
     }
 
@@ -174,7 +174,7 @@ impl RunningCall {
         // SAFETY: the context is valid until the call is finished; the rest is ours.
         unsafe { (api.get_input)(self.context, index, &raw mut tensor, status.raw()) };
         status.check()?;
-        let tensor = TensorRef { api, raw: tensor };
+        let tensor = TfTensorRef { api, raw: tensor };
         Ok(InputTensor {
             index,
             address: tensor.address(),
@@ -184,7 +184,7 @@ impl RunningCall {
         })
     }
 
-    /// The address of an output like an input. The input's memory is taken over only if nobody
+    /// The address of an output like an input. The input's memory is taken over only if nothing
     /// holds another reference to it, so none is held here.
     fn forward_or_allocate(&self, input: &InputTensor) -> Result<usize> {
         let (dimensions, rank) = dimensions(&input.shape)?;
@@ -205,7 +205,7 @@ impl RunningCall {
             )
         };
         status.check()?;
-        let tensor = TensorRef {
+        let tensor = TfTensorRef {
             api: self.api,
             raw: tensor,
         };
@@ -230,7 +230,7 @@ impl RunningCall {
             )
         };
         status.check()?;
-        let tensor = TensorRef {
+        let tensor = TfTensorRef {
             api: self.api,
             raw: tensor,
         };
@@ -239,12 +239,12 @@ impl RunningCall {
 }
 
 /// A reference to a tensor.
-struct TensorRef {
+struct TfTensorRef {
     api: &'static Api,
     raw: *mut TfTensor,
 }
 
-impl TensorRef {
+impl TfTensorRef {
     fn address(&self) -> usize {
         // SAFETY: the tensor is valid until it is dropped.
         unsafe { (self.api.tensor_data)(self.raw) }.expose_provenance()
@@ -272,7 +272,7 @@ impl TensorRef {
     }
 }
 
-impl Drop for TensorRef {
+impl Drop for TfTensorRef {
     fn drop(&mut self) {
         // SAFETY: the reference is ours and given up once.
         unsafe { (self.api.delete_tensor)(self.raw) };

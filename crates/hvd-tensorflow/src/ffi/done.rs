@@ -49,7 +49,7 @@ impl Done {
             invoker: 0,
         };
         // SAFETY: the caller's promise: a valid `std::function<void()>`, laid out as above, that
-        // nobody else uses meanwhile. What is left in its place is a valid empty one.
+        // nothing else uses meanwhile. What is left in its place is a valid empty one.
         let function = unsafe { ptr::replace(place.cast::<Function>(), empty) };
         Self {
             api,

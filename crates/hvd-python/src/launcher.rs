@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 
 use crate::error::{Error, Result};
 
-/// How long the store may take to answer a request that does not wait for anybody.
+/// How long the store may take to answer a request that waits for no other rank.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Does what `horovodrun` does and returns its exit code.

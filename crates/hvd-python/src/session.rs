@@ -235,7 +235,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Worker
             membership.fail(format!("could not start its engine: {error}"));
         }
     })?;
-    // Nobody else sets it.
+    // Nothing else sets it.
     let _ = endpoint.log.set(engine.flight_log());
     Ok(WorkerSession {
         engine,
@@ -336,7 +336,7 @@ impl WorkerSession {
 }
 
 /// Forgets the parent's engine in a forked child: its thread does not exist here, so it can
-/// neither be used nor shut down. The child also lets go of the lifeline, or nobody would notice
+/// neither be used nor shut down. The child also lets go of the lifeline, or no rank would notice
 /// the parent's death while the child lives.
 #[pyfunction]
 pub(crate) fn after_fork_in_child(py: Python<'_>) {

@@ -20,7 +20,7 @@ pub(crate) fn source(address: usize, dtype: DType, shape: &Shape) -> TensorSourc
 /// The result of an operation.
 pub(crate) fn target(address: usize, dtype: DType, shape: &Shape) -> TensorTarget {
     let bytes = length(dtype, shape);
-    // SAFETY: as for `source`; nobody else looks at the result before `wait` has returned.
+    // SAFETY: as for `source`; nothing else reads the result before `wait` has returned.
     unsafe { TensorTarget::borrowed(address, bytes) }
 }
 

@@ -1,7 +1,7 @@
-//! Where Python stands, told without the GIL: whoever is asked may have a main thread that is stuck
+//! Where Python stands, read without the GIL: the rank may have a main thread that is stuck
 //! in C code and holds it.
 //!
-//! Python's own `faulthandler` is registered for a real-time signal that nobody uses, with a file
+//! Python's own `faulthandler` is registered for a real-time signal that is not in use, with a file
 //! in memory to write to. The asking thread raises that signal on itself: the handler walks the
 //! stacks of all Python threads in that thread, so no system call of the program is interrupted,
 //! and needs no lock. It reads stacks that may be changing meanwhile, exactly as
@@ -48,7 +48,7 @@ static DUMPER: Mutex<Option<StackDumper>> = Mutex::new(None);
 
 /// Makes stacks available from now on. A process in which that is not possible works without.
 pub(crate) fn register(py: Python<'_>) {
-    // Held by nobody for long; a child forked while its parent was asked finds it locked for ever.
+    // Never held for long; a child forked while its parent was asked finds it locked for ever.
     let mut dumper = match DUMPER.try_lock() {
         Ok(dumper) => dumper,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -24,7 +24,7 @@ pub(super) fn unused_signal() -> Option<i32> {
         .find(|&signal| handler(signal) == libc::SIG_DFL)
 }
 
-/// Delivers a signal to this very thread, and returns when its handler has. Whoever calls this has
+/// Delivers a signal to this very thread, and returns when its handler has. The caller has
 /// made sure that there is a handler.
 pub(super) fn raise_here(signal: i32) {
     let mut only = MaybeUninit::<libc::sigset_t>::zeroed();

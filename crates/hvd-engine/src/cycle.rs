@@ -1,8 +1,9 @@
 //! What is done over and over: drain, negotiate, execute, sleep; and nothing else.
 //!
-//! One thread at a time runs it (`cycle_owner.rs`), so nothing here needs a lock. A turn that did something
-//! is followed by another; a turn that found nothing to do ends in the transport's wait, which a
-//! submission, a message or an abort ends. No timer is involved unless a cycle time was asked for.
+//! One thread at a time runs it (`cycle_owner.rs`), so nothing here needs a lock. A turn that did
+//! something is followed by another; a turn that found nothing to do ends in the transport's wait,
+//! which a submission, a message or an abort ends. No timer is involved unless a cycle time was
+//! asked for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -50,14 +51,14 @@ pub(crate) struct Cycle {
     exit_status: Option<Result<Rank>>,
 }
 
-/// What a turn of the cycle found.
+/// Whether a turn of the cycle found anything to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum TurnOutcome {
     Busy,
     Idle,
 }
 
-impl Turn {
+impl TurnOutcome {
     pub(crate) fn is_idle(self) -> bool {
         self == Self::Idle
     }
@@ -96,7 +97,7 @@ impl Cycle {
         Arc::clone(&self.counters)
     }
 
-    /// Has the ranks that are missed asked how they stand.
+    /// Has missing ranks asked for their state when tensors stall.
     pub(crate) fn with_status_query(self, status_query: Option<StatusQuery>) -> Self {
         let reporter = StallReporter::new(status_query, self.transport.waker());
         Self { reporter, ..self }
@@ -112,7 +113,7 @@ impl Cycle {
         self.transport.waker()
     }
 
-    /// Whether somebody waits who has nothing else to do.
+    /// Whether a caller is blocked until the next message.
     pub(crate) fn set_eager(&mut self, eager: bool) {
         self.transport.set_eager(eager);
     }
@@ -165,7 +166,7 @@ impl Cycle {
         (error, ExitReport::ShutDownBy(initiator))
     }
 
-    /// Whom to blame: the peer that is gone, or this rank itself if it cannot go on.
+    /// The rank to blame: the peer that is gone, or this rank itself if it cannot go on.
     fn culprit(&self, error: &Error) -> Failure {
         match error {
             Error::PeerLost(failure) => failure.clone(),
@@ -182,8 +183,8 @@ impl Cycle {
     }
 
     /// Does once all there is to do.
-    pub(crate) fn turn(&mut self) -> Turn {
-        self.guarded(Self::try_turn).unwrap_or(Turn::Busy)
+    pub(crate) fn turn(&mut self) -> TurnOutcome {
+        self.guarded(Self::try_turn).unwrap_or(TurnOutcome::Busy)
     }
 
     /// Waits until there may be something to do, or `limit` has come.
@@ -196,8 +197,8 @@ impl Cycle {
         if self.is_over() {
             return None;
         }
-        // A panic is a bug of ours, and all the more a reason to tell the other ranks: without a
-        // word they would wait for this one for ever.
+        // A panic is a bug of ours, and all the more a reason to report it to the other ranks:
+        // they would wait for this one for ever.
         let result = catch_unwind(AssertUnwindSafe(|| act(self)));
         let result = result.unwrap_or_else(|_| {
             let text = "the engine panicked; the message is above";
@@ -208,21 +209,25 @@ impl Cycle {
             .ok()
     }
 
-    fn try_turn(&mut self) -> Result<Turn> {
+    fn try_turn(&mut self) -> Result<TurnOutcome> {
         let announced = self.drain()?;
         self.receive()?;
         self.session.pass_up(&mut *self.transport)?;
         let mut busy = self.follow_response_lists()? || announced;
         if self.is_over() {
-            return Ok(Turn::Busy);
+            return Ok(TurnOutcome::Busy);
         }
         busy |= self.follow_schedule()?;
         self.session.pass_up(&mut *self.transport)?;
-        Ok(if busy { Turn::Busy } else { Turn::Idle })
+        Ok(if busy {
+            TurnOutcome::Busy
+        } else {
+            TurnOutcome::Idle
+        })
     }
 
-    /// Takes in what was submitted here since the last turn, and announces it unless it is part of a
-    /// schedule; true if that was anything.
+    /// Takes in what was submitted here since the last turn, and announces it unless it is part of
+    /// a schedule; true if that was anything.
     fn drain(&mut self) -> Result<bool> {
         let Drained {
             mut entries,
@@ -314,7 +319,8 @@ impl Cycle {
         Ok(())
     }
 
-    /// Does what a response list says and returns who wants the engine to end with it, if anybody.
+    /// Does what a response list says and returns the rank that shuts the engine
+    /// down with it, if one does.
     fn carry_out(&mut self, response_list: ResponseList) -> Result<Option<Rank>> {
         let id = response_list.process_set;
         self.sets

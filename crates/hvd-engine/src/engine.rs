@@ -34,7 +34,7 @@ use crate::{Error, Result};
 
 pub(crate) mod start;
 
-/// What an engine is told once.
+/// Options of an engine, fixed when it starts.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// Largest fused operation in bytes; 0 turns fusion off.
@@ -52,8 +52,8 @@ pub struct EngineOptions {
     pub measure_network: bool,
     /// What an average is divided by while some ranks have joined.
     pub join_average: JoinDivisor,
-    /// How many ranks, and how many hosts, one rank speaks for in the negotiation. `None` leaves it
-    /// to the size of the job: in a small one all speak for themselves.
+    /// Fan-out of the control tree: most children that a rank has on its host, and on other hosts.
+    /// `None` decides by the size of the job; a small one is a star.
     pub fan_out: Option<NonZeroUsize>,
     /// Which operations go by way of hosts.
     pub hierarchy: Hierarchy,
@@ -67,7 +67,7 @@ pub struct EngineOptions {
     pub dump_directory: Option<PathBuf>,
     /// The search for faster parameters than the above, if there is to be one. Rank 0's counts.
     pub autotune: Option<AutotuneOptions>,
-    /// How rank 0 asks the ranks that are missed how they stand.
+    /// How rank 0 asks missing ranks for their state.
     pub status_query: Option<StatusQuery>,
 }
 
@@ -93,14 +93,15 @@ impl Default for EngineOptions {
     }
 }
 
-/// How the engine's communication ended, for whoever holds the connections.
+/// How the engine's communication ended, for the owner of the connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExitReport {
     /// This rank wanted to shut down, and all do.
     Agreed,
     /// All ranks shut down because another one wanted to.
     ShutDownBy(Rank),
-    /// Something failed. The others ought to be told who is to blame, or they wait for ever.
+    /// Something failed. The other ranks have to learn which rank is to blame, or they wait for
+    /// ever.
     Failed(Failure),
 }
 
@@ -191,7 +192,7 @@ impl Engine {
         self.kind
     }
 
-    /// This rank's last operations, for whoever is asked how it stands.
+    /// This rank's last operations, for answers to a status query.
     pub fn flight_log(&self) -> FlightLog {
         self.flight_log.clone()
     }
@@ -225,7 +226,7 @@ impl Engine {
         result.map(|()| handle)
     }
 
-    /// Whether an operation has ended. If it has not, somebody will work on it.
+    /// Whether an operation has ended. If it has not, the engine is woken to work on it.
     pub fn poll(&self, completion: &Completion) -> bool {
         let done = completion.is_done();
         if !done {
@@ -235,7 +236,7 @@ impl Engine {
     }
 
     /// Waits up to `limit` for an operation and takes its result; `None` if it has not ended by
-    /// then. Meanwhile the calling thread does the engine's work, if nobody else does.
+    /// then. Meanwhile the calling thread runs the cycle, if no other thread does.
     pub fn wait(
         &self,
         completion: &Completion,
@@ -332,8 +333,7 @@ impl Engine {
         Ok(submission.request(unnamed, size))
     }
 
-    /// Starts operations that tell their callers themselves how they ended, also if they are
-    /// refused.
+    /// Starts operations that are completed by callback, also if they are refused.
     pub(crate) fn start_with_callback(&self, entries: impl Batch) {
         if let Ok(call) = self.queue.push_with_callback(entries) {
             self.wake_if_needed(call);
@@ -408,7 +408,7 @@ impl Engine {
             .take();
         if let Some(thread) = thread {
             // A panic of the engine thread has been reported where it happened; its entries have
-            // told their callers by being dropped.
+            // completed by being dropped.
             let _ = thread.join();
         }
         self.timeline.stop();

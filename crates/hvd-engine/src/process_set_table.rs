@@ -1,6 +1,6 @@
 //! The process sets as one rank's cycle works with them: what the rank has in flight in each set it
-//! is a member of, and the changes of sets that callers wait for. Keeps the registry that callers read
-//! in step.
+//! is a member of, and the changes of sets that callers wait for. Keeps the registry that callers
+//! read in step.
 //!
 //! It turns submissions into announcements, one [`RequestList`] per set. It sends nothing and knows
 //! neither the negotiation nor schedules.

@@ -1,5 +1,6 @@
 //! What a step of 161 tensors costs all ranks together, in time of one processor: every message is
-//! encoded, decoded and decided on, nothing is executed. `cargo bench -p hvd-simulate --bench negotiation`.
+//! encoded, decoded and decided on, nothing is executed. `cargo bench -p hvd-simulate --bench
+//! negotiation`.
 
 #![expect(missing_docs, reason = "criterion's macros make functions without any")]
 

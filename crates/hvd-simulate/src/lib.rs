@@ -1,12 +1,14 @@
-//! Many ranks in one process: the real negotiation (hub, coordinators, relays, response caches) and the
-//! real ready barrier, over a simulated network under a simulated clock, to see what they cost as the
-//! number of ranks grows.
+//! Many ranks in one process: the real negotiation (hub, coordinators, relays, response caches) and
+//! the real ready barrier, over a simulated network under a simulated clock, to see what they cost
+//! as the number of ranks grows.
 //!
-//! Everything that decides is the code that runs in a job (`hvd_engine::negotiation`); only the wires,
-//! the clock and the bytes of tensors are missing. `cargo run --release -p hvd-simulate --example
-//! many_ranks` prints the table of `docs/benchmarks/many_ranks.md`. No user's program contains this crate.
+//! Everything that decides is the code that runs in a job (`hvd_engine::negotiation`); only the
+//! wires, the clock and the bytes of tensors are missing. `cargo run --release -p hvd-simulate
+//! --example many_ranks` prints the table of `docs/benchmarks/many_ranks.md`. No user's program
+//! contains this crate.
 //!
-//! Must not know: the engine's threads and queues, transports, or anything that executes an operation.
+//! Must not know: the engine's threads and queues, transports, or anything that executes an
+//! operation.
 
 #![forbid(unsafe_code)]
 
@@ -26,9 +28,9 @@ pub use scheduled::ready_barrier;
 /// How ranks reach the coordinator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wiring {
-    /// Each speaks to rank 0.
+    /// Each sends its requests to rank 0.
     Star,
-    /// By way of the leaders of hosts, each of whom speaks for the ranks below it.
+    /// Through relays, each of which merges the requests of the ranks below it.
     Tree,
 }
 

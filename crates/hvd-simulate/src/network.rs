@@ -1,7 +1,7 @@
 //! The wires and the clock: messages take time on their way, and of the ranks that handle them.
 //!
-//! A rank does one thing at a time. What arrives while it is busy waits, and is then handled in one
-//! turn, as in the engine's cycle.
+//! A rank does one thing at a time. What arrives while it is busy waits, and is then handled at
+//! once, as in one turn of the engine's cycle.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +34,7 @@ struct SimulatedRank {
     inbox: Vec<(Rank, Arc<[u8]>)>,
     submissions: Vec<Arc<[Request]>>,
     busy_until: Duration,
-    /// Whether a turn is queued that will see the inbox.
+    /// Whether a run is queued that will see the inbox.
     awake: bool,
     messages: u64,
     bytes: u64,
@@ -150,7 +150,7 @@ impl SimulatedNetwork {
         Ok(())
     }
 
-    /// Queues a turn for as soon as the rank has time.
+    /// Queues a run for as soon as the rank has time.
     fn wake(&mut self, rank: usize) {
         let station = &mut self.ranks[rank];
         if !std::mem::replace(&mut station.awake, true) {
@@ -219,7 +219,7 @@ impl SimulatedNetwork {
 }
 
 impl SimulatedRank {
-    /// Counts a message that is sent or received, and says how long that takes.
+    /// Counts a message that is sent or received, and returns how long that takes.
     fn handle(&mut self, costs: &Costs, bytes: &[u8]) -> Duration {
         self.messages += 1;
         self.bytes += bytes.len() as u64;

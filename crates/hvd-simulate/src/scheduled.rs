@@ -1,4 +1,5 @@
-//! One operation of a schedule among many ranks: the real ready barrier, on the simulator's network.
+//! One operation of a schedule among many ranks: the real ready barrier, on the simulator's
+//! network.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,6 +1,6 @@
-//! The cycle while a schedule runs: sends the notices, executes the operations and follows the commands
-//! that [`ScheduleRunner`](crate::schedule::runner::ScheduleRunner) and rank 0 call for. The rules are
-//! in `schedule/mod.rs`.
+//! The cycle while a schedule runs: sends the notices, executes the operations and follows the
+//! commands that [`ScheduleRunner`](crate::schedule::runner::ScheduleRunner) and rank 0 call for.
+//! The rules are in `schedule/mod.rs`.
 
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ impl Cycle {
         Ok(())
     }
 
-    /// Follows what rank 0 says of the schedule.
+    /// Follows a command of rank 0 about the schedule.
     pub(super) fn follow_schedule_command(&mut self, command: ScheduleCommand) -> Result<()> {
         match command {
             ScheduleCommand::Begin(schedule) => self.begin_schedule(schedule),

@@ -1,5 +1,5 @@
-//! The parts of an engine, made when it starts: its timeline, its role in the negotiation (on rank 0
-//! the hub, with the autotuner), and its thread.
+//! The parts of an engine, made when it starts: its timeline, its role in the negotiation (on rank
+//! 0 the hub, with the autotuner), and its thread.
 //!
 //! Translates [`EngineOptions`] and nothing more: what the parts do is their own business.
 

@@ -2,9 +2,9 @@
 //!
 //! Rank 0 runs the [`Hub`](hub::Hub) with one [`Coordinator`](coordinator::Coordinator) per process
 //! set: pure machines of messages and a given time, without threads, sockets or clocks. In a large
-//! job other ranks speak to it by way of a [tree](tree::TreePosition) of [`Relay`](relay::Relay)s; which
-//! of these a rank is, its [`ControlRole`](role::ControlRole) knows. Every
-//! rank, rank 0 included, remembers the descriptions that were agreed
+//! job other ranks reach it by way of a [tree](tree::TreePosition) of [`Relay`](relay::Relay)s;
+//! which of these a rank is, its [`ControlRole`](role::ControlRole) knows. Every rank, rank 0
+//! included, remembers the descriptions that were agreed
 //! ([`ResponseCache`](response_cache::ResponseCache)), so that the next time a number stands for a
 //! description.
 

@@ -1,8 +1,9 @@
-//! One rank that negotiates and does nothing else: without a transport, a thread or tensors. Messages
-//! are bytes, encoded and decoded as on a wire; the caller moves them, and gives the time.
+//! One rank that negotiates and does nothing else: without a transport, a thread or tensors.
+//! Messages are bytes, encoded and decoded as on a wire; the caller moves them, and gives the time.
 //!
-//! For simulations of many ranks in one process, and for tests that compare a star with a tree. What
-//! decides is the code that runs in a job; a response list counts as carried out when it arrives.
+//! For simulations of many ranks in one process, and for tests that compare a star with a tree.
+//! What decides is the code that runs in a job; a response list counts as carried out when it
+//! arrives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -188,7 +189,7 @@ impl NegotiatingRank {
         self.role.due()
     }
 
-    /// On rank 0: what there is to say about stalled tensors.
+    /// On rank 0: reports about stalled tensors.
     #[cfg(test)]
     pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<crate::stall::StallReport> {
         self.role.look_for_stalls(now)

@@ -1,13 +1,13 @@
 //! One rank's negotiation: what it and the ranks below it announce goes up towards rank 0, response
-//! lists come down. Owns the control channel, the rank's [`ControlRole`], the response lists in flight
-//! and the deadline of a shutdown that was asked for.
+//! lists come down. Owns the control channel, the rank's [`ControlRole`], the response lists in
+//! flight and the deadline of a shutdown that was asked for.
 //!
-//! It carries nothing out: the cycle takes response lists from [`NegotiationSession::next_response_list`]
-//! when it can. Nor does it know schedules; it only sends and delivers their notices, which share the
-//! channel.
+//! It carries nothing out: the cycle takes response lists from
+//! [`NegotiationSession::next_response_list`] when it can. Nor does it know schedules; it only
+//! sends and delivers their notices, which share the channel.
 //!
-//! - `PASS-1` a response list is on its way to all ranks below before this rank begins to carry it out:
-//!   no rank waits in an operation for another one to which this rank has not passed it on.
+//! - `PASS-1` a response list is on its way to all ranks below before this rank begins to carry it
+//!   out: no rank waits in an operation for another one to which this rank has not passed it on.
 //! - `PASS-2` this rank insists on that, waiting for a slow child, only when it has carried out
 //!   everything that it passed on before: the child may be in the middle of that, and needs this
 //!   rank to come to its end. [`PassDown::Blocked`] is the point at which the cycle does that.

@@ -1,16 +1,16 @@
-//! Who has called for the next operation of a schedule.
+//! Which ranks have called for the next operation of a schedule.
 //!
-//! Among few ranks everybody tells everybody, so that one message's time is enough, and small
-//! tensors travel along. Among many, a rank tells the one after it; whoever has heard of the ranks
-//! before it tells the one two, four, eight places after it, until each has heard of all: as many
-//! messages per rank as the number of ranks has binary digits.
+//! Among few ranks each one notifies all others, so that the latency of one message is enough, and
+//! small tensors travel along. Among many it is a dissemination barrier: a rank notifies the one
+//! after it; in each further round, when the notice for that round has arrived, the one two, four,
+//! eight places after it: as many messages per rank as the number of ranks has binary digits.
 
 use std::collections::VecDeque;
 
 use hvd_types::Rank;
 use hvd_wire::ReadyNotice;
 
-/// Up to so many ranks tell each other directly.
+/// Up to so many ranks notify each other directly.
 const FEW_RANKS: usize = 8;
 
 /// The notices that have arrived.
@@ -21,19 +21,19 @@ pub struct ReadyBarrier {
     /// Whom notices are exchanged with, ascending.
     partners: Vec<Rank>,
     /// By partner, in the order in which they were sent.
-    heard: Vec<VecDeque<ReadyNotice>>,
-    /// Rounds in which this rank has been told of others, among many ranks.
+    arrived: Vec<VecDeque<ReadyNotice>>,
+    /// Rounds whose notice has arrived, among many ranks.
     rounds: u32,
 }
 
-/// How a ready barrier stands.
+/// The state of a ready barrier.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BarrierStep {
-    /// Somebody has not called yet.
+    /// The notice of this rank has not arrived.
     Waiting(Rank),
-    /// This rank now tells another one.
+    /// This rank now notifies another one.
     Notify(Rank),
-    /// Everybody has called.
+    /// All ranks have called.
     Complete,
 }
 
@@ -44,11 +44,11 @@ impl ReadyBarrier {
             me: me.index(),
             size,
             partners: Vec::new(),
-            heard: Vec::new(),
+            arrived: Vec::new(),
             rounds: 0,
         };
         this.partners = this.find_partners();
-        this.heard.resize_with(this.partners.len(), VecDeque::new);
+        this.arrived.resize_with(this.partners.len(), VecDeque::new);
         this
     }
 
@@ -89,7 +89,7 @@ impl ReadyBarrier {
     /// A notice has arrived.
     pub fn receive(&mut self, from: Rank, notice: ReadyNotice) {
         if let Ok(place) = self.partners.binary_search(&from) {
-            self.heard[place].push_back(notice);
+            self.arrived[place].push_back(notice);
         }
     }
 
@@ -110,7 +110,7 @@ impl ReadyBarrier {
         if !self.has_called(place, schedule, operation) {
             return BarrierStep::Waiting(from);
         }
-        self.heard[place].pop_front();
+        self.arrived[place].pop_front();
         self.rounds += 1;
         if self.rounds == self.last_round() {
             return BarrierStep::Complete;
@@ -118,13 +118,13 @@ impl ReadyBarrier {
         BarrierStep::Notify(self.after(1 << self.rounds))
     }
 
-    /// The tensors that came with the notices of a complete ready barrier, by rank; this rank's place is
-    /// empty.
+    /// The tensors that came with the notices of a complete ready barrier, by rank; this rank's
+    /// place is empty.
     pub(crate) fn take_tensors(&mut self) -> Vec<Vec<u8>> {
         if !self.carries_tensors() {
             return Vec::new();
         }
-        let taken = self.heard.iter_mut().map(VecDeque::pop_front);
+        let taken = self.arrived.iter_mut().map(VecDeque::pop_front);
         let mut tensors: Vec<Vec<u8>> = taken
             .map(|notice| notice.map(|notice| notice.tensors).unwrap_or_default())
             .collect();
@@ -134,7 +134,7 @@ impl ReadyBarrier {
 
     /// Whether a partner's notice is there. Older ones are of schedules that have ended.
     fn has_called(&mut self, place: usize, schedule: u64, operation: u64) -> bool {
-        let notices = &mut self.heard[place];
+        let notices = &mut self.arrived[place];
         while let Some(notice) = notices.front() {
             if (notice.schedule, notice.operation) >= (schedule, operation) {
                 return (notice.schedule, notice.operation) == (schedule, operation);
@@ -144,7 +144,7 @@ impl ReadyBarrier {
         false
     }
 
-    /// Rounds until all have heard of all.
+    /// Rounds until every rank knows that all have called.
     fn last_round(&self) -> u32 {
         self.size.next_power_of_two().ilog2()
     }

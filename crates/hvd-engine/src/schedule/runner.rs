@@ -1,8 +1,9 @@
-//! One rank's run of a steady-state schedule: how far it has come, which ranks have called for the next
-//! operation, what is deferred until the schedule ends, and when waiting for it takes too long.
+//! One rank's run of a steady-state schedule: how far it has come, which ranks have called for the
+//! next operation, what is deferred until the schedule ends, and when waiting for it takes too
+//! long.
 //!
-//! It does no I/O and executes nothing: [`ScheduleRunner::step`] says what the cycle has to do next.
-//! `schedule/mod.rs` has the rules.
+//! It does no I/O and executes nothing: [`ScheduleRunner::step`] says what the cycle has to do
+//! next. `schedule/mod.rs` has the rules.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,9 +22,9 @@ use crate::{Error, Result};
 /// program that waits has usually submitted what it has; another thread of it might come with more.
 const BLOCKED: Duration = Duration::from_millis(2);
 
-/// How long operations completed by callback wait for others that the schedule lacks, after the last
-/// of them came. Their program may be blocked by one of them all the same. Longer than most gaps
-/// between the gradients of a step.
+/// How long operations completed by callback wait for others that the schedule lacks, after the
+/// last of them came. Their program may be blocked by one of them all the same. Longer than most
+/// gaps between the gradients of a step.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// The schedule of one rank, if one runs.
@@ -122,8 +123,8 @@ impl ScheduleRunner {
         Ok(fits && !others_wait)
     }
 
-    /// Takes submissions into the schedule. False if something does not fit: it is deferred, and the
-    /// schedule has to halt.
+    /// Takes submissions into the schedule. False if something does not fit: it is deferred, and
+    /// the schedule has to halt.
     pub(crate) fn enter(
         &mut self,
         submissions: Submissions,

@@ -1,5 +1,5 @@
-//! From a submission to its completion on a rank that is alone: the queue, the wake-up, the cycle and
-//! the handle, without anybody to wait for. `cargo bench -p hvd-engine --bench queue`.
+//! From a submission to its completion on a rank that is alone: the queue, the wake-up, the cycle
+//! and the handle, without a rank to wait for. `cargo bench -p hvd-engine --bench queue`.
 
 #![expect(missing_docs, reason = "criterion's macros make functions without any")]
 #![expect(

@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn a_core_that_is_not_there_is_refused_with_those_that_are() {
         for number in [1023, 1024, usize::MAX] {
-            let told = Core::new(number).unwrap_err().to_string();
+            let text = Core::new(number).unwrap_err().to_string();
             let beginning =
                 format!("core {number} is not one that this process may use; it may use ");
-            assert!(told.starts_with(&beginning), "{told}");
+            assert!(text.starts_with(&beginning), "{text}");
         }
     }
 

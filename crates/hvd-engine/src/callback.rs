@@ -1,6 +1,6 @@
-//! Operations that nobody waits for: whoever submits one says what is to be done at its end.
+//! Operations completed by callback: no caller waits for them.
 //!
-//! For frameworks that schedule their own work and must not be blocked. What was said is done
+//! For frameworks that schedule their own work and must not be blocked. The callback is called
 //! exactly once, whatever happens: on the thread that carried the operation out, or, for one that
 //! is refused, on the caller's. It must be short, and must not wait for another operation: no
 //! other one goes on meanwhile.
@@ -47,7 +47,7 @@ impl Engine {
             let request = match self.request(&mut submission) {
                 Ok(request) => request,
                 Err(error) => {
-                    // Before the entries so far are dropped, which tells the group as well.
+                    // Before the entries so far are dropped, which completes the group as well.
                     group.refuse(error);
                     return;
                 }

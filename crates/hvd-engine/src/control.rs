@@ -1,9 +1,9 @@
 //! Messages of the negotiation, and notices of schedules, over the transport's control lane.
 //!
 //! Sending never blocks: bytes that the lane cannot take now are held back and sent on a later
-//! turn. Only who passes response lists on insists ([`ControlChannel::insist`]): nobody may begin an
-//! operation that a rank below has not heard of; that rank is never blocked on this one at that
-//! point, so the wait ends.
+//! turn. Only a rank that passes response lists on insists ([`ControlChannel::insist`]): it must
+//! not begin an operation before the ranks below can know of it; they are never blocked on this
+//! rank at that point, so the wait ends.
 
 use std::time::Instant;
 
@@ -35,8 +35,8 @@ struct ControlPeer {
 }
 
 impl ControlChannel {
-    /// A channel to the given peers: a rank's neighbours in the tree, and those it exchanges notices
-    /// with.
+    /// A channel to the given peers: a rank's neighbours in the tree, and those it exchanges
+    /// notices with.
     pub(crate) fn new(peers: impl Iterator<Item = Rank>) -> Self {
         let peer = |rank| ControlPeer {
             rank,
@@ -130,8 +130,8 @@ impl ControlChannel {
         Ok(())
     }
 
-    /// Sleeps until a message may have arrived, held-back bytes may go, somebody wakes the
-    /// transport or the deadline passes.
+    /// Sleeps until a message may have arrived, held-back bytes may go, the transport is
+    /// woken or the deadline passes.
     pub(crate) fn wait(
         &self,
         transport: &mut dyn Transport,

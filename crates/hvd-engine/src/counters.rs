@@ -30,7 +30,7 @@ impl Counter {
 pub struct Counts {
     /// Messages of the negotiation that this rank has sent.
     pub negotiation_messages: u64,
-    /// Notes that this rank has sent: the first bytes of operations that follow a schedule.
+    /// Ready notices that this rank has sent for operations of a schedule.
     pub ready_notices: u64,
     /// Schedules that have begun.
     pub schedules: u64,

@@ -1,17 +1,17 @@
 //! Which thread runs the cycle: the engine thread, or a caller that waits for an operation.
 //!
 //! If only the engine thread ran the [`Cycle`], a blocking call on an idle engine would cost two
-//! thread switches. So the cycle is behind a lock, and a caller that waits takes ownership if it can:
-//! it runs the cycle until its operation has ended. The engine thread parks meanwhile; it continues
-//! when work is left ([`CycleOwner::wake`]), and when no caller has owned the cycle for [`PARK`],
-//! because other ranks may need an answer from this one at any time.
+//! thread switches. So the cycle is behind a lock, and a caller that waits takes ownership if it
+//! can: it runs the cycle until its operation has ended. The engine thread parks meanwhile; it
+//! continues when work is left ([`CycleOwner::wake`]), and when no caller has owned the cycle for
+//! [`PARK`], because other ranks may need an answer from this one at any time.
 //!
-//! - `OWNER-1` every submission is seen: by the owner, who drains the queue before each sleep, or by
-//!   the engine thread, which is woken.
-//! - `OWNER-2` a caller gives up ownership when its operation has ended, and wakes the engine thread
-//!   if anything else is in flight.
-//! - `OWNER-3` only the engine thread ends the engine. A caller that finds the engine over leaves that
-//!   to it.
+//! - `OWNER-1` every submission is seen: by the owner, who drains the queue before each sleep, or
+//!   by the engine thread, which is woken.
+//! - `OWNER-2` a caller gives up ownership when its operation has ended, and wakes the engine
+//!   thread if anything else is in flight.
+//! - `OWNER-3` only the engine thread ends the engine. A caller that finds the engine over leaves
+//!   that to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -23,8 +23,8 @@ use crate::cycle::Cycle;
 use crate::engine::ExitReport;
 use crate::handle::Completion;
 
-/// How long the engine thread parks after a caller has owned the cycle. The calls of a blocking loop
-/// come sooner than this, so the engine thread takes part in none of them.
+/// How long the engine thread parks after a caller has owned the cycle. The calls of a blocking
+/// loop come sooner than this, so the engine thread takes part in none of them.
 const PARK: Duration = Duration::from_millis(2);
 
 /// The cycle, and the order in which threads run it.
@@ -81,8 +81,8 @@ impl CycleOwner {
         while !cycle.is_over() && !self.hand_over_requested.load(Ordering::SeqCst) {
             if cycle.turn().is_idle() {
                 self.engine_thread_sleeps.store(true, Ordering::SeqCst);
-                // A caller that saw the mark has raised its flag or is about to wake this thread; one
-                // that did not waits for its operation without running the cycle.
+                // A caller that saw the mark has raised its flag or is about to wake this thread;
+                // one that did not waits for its operation without running the cycle.
                 if !self.hand_over_requested.load(Ordering::SeqCst) {
                     cycle.sleep(None);
                 }

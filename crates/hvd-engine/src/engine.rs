@@ -5,39 +5,36 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hvd_collectives::Tuning;
-use hvd_transport::{ConnectionCount, Failure, StatusQuery, StoreError, Transport};
+use hvd_transport::{ConnectionCount, Failure, StatusQuery, Transport};
 use hvd_types::{OpKind, ProcessSetId, Rank, Topology};
 use hvd_wire::{Request, SetChange};
 
 use crate::affinity::Core;
-use crate::autotune::{AutotuneOptions, Autotuner, Choice, Parameters};
+use crate::autotune::AutotuneOptions;
 use crate::counters::{Counters, Counts};
 use crate::cycle::Cycle;
 use crate::cycle_owner::CycleOwner;
-use crate::execute::team::{Hierarchy, Team};
+use crate::execute::team::Hierarchy;
 use crate::fusion::batches::GroupFusion;
 use crate::handle::{
     Completer, Completion, Handle, Handles, LastHandles, OperationOutput, OperationProgress,
 };
-use crate::negotiate::coordinator::{CoordinatorOptions, JoinDivisor};
-use crate::negotiate::hub::Hub;
-use crate::negotiate::relay::HOLD;
-use crate::negotiate::role::ControlRole;
-use crate::negotiate::tree::{ControlTree, FAN_OUT, STAR_RANKS, TreePosition};
+use crate::negotiate::coordinator::JoinDivisor;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
 use crate::queue::{Batch, BoxedEntry, Queue, QueueEntry, SetChangeEntry, WakeRequest};
 use crate::recorder::FlightLog;
 use crate::stall::StallOptions;
 use crate::submit::{Submission, check_name};
-use crate::timeline::{CycleMarks, Timeline};
+use crate::timeline::Timeline;
 use crate::{Error, Result};
 
-/// What an engine is told once.
+pub(crate) mod start;
+
+/// Options of an engine, fixed when it starts.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// Largest fused operation in bytes; 0 turns fusion off.
@@ -55,8 +52,8 @@ pub struct EngineOptions {
     pub measure_network: bool,
     /// What an average is divided by while some ranks have joined.
     pub join_average: JoinDivisor,
-    /// How many ranks, and how many hosts, one rank speaks for in the negotiation. `None` leaves it
-    /// to the size of the job: in a small one all speak for themselves.
+    /// Fan-out of the control tree: most children that a rank has on its host, and on other hosts.
+    /// `None` decides by the size of the job; a small one is a star.
     pub fan_out: Option<NonZeroUsize>,
     /// Which operations go by way of hosts.
     pub hierarchy: Hierarchy,
@@ -70,7 +67,7 @@ pub struct EngineOptions {
     pub dump_directory: Option<PathBuf>,
     /// The search for faster parameters than the above, if there is to be one. Rank 0's counts.
     pub autotune: Option<AutotuneOptions>,
-    /// How rank 0 asks the ranks that are missed how they stand.
+    /// How rank 0 asks missing ranks for their state.
     pub status_query: Option<StatusQuery>,
 }
 
@@ -96,14 +93,15 @@ impl Default for EngineOptions {
     }
 }
 
-/// How the engine's communication ended, for whoever holds the connections.
+/// How the engine's communication ended, for the owner of the connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExitReport {
     /// This rank wanted to shut down, and all do.
     Agreed,
     /// All ranks shut down because another one wanted to.
     ShutDownBy(Rank),
-    /// Something failed. The others ought to be told who is to blame, or they wait for ever.
+    /// Something failed. The other ranks have to learn which rank is to blame, or they wait for
+    /// ever.
     Failed(Failure),
 }
 
@@ -141,54 +139,27 @@ impl Engine {
             return Err(Error::Internal(problem));
         }
         let queue = Arc::new(Queue::new());
-        let timeline = Timeline::new();
-        if rank == Rank::COORDINATOR
-            && let Some((path, mark_cycles)) = &options.timeline
-            && let Err(error) = timeline.start(path, marks(*mark_cycles))
-        {
-            tracing::error!("{error}");
-        }
-        let hub = (rank == Rank::COORDINATOR).then(|| hub(&topology, options, &timeline));
-        let role = ControlRole::new(place(rank, &topology, options.fan_out), hub, HOLD);
+        let timeline = start::timeline(rank, options);
         let process_sets = Arc::new(ProcessSets::new(size));
-        let registry = Arc::clone(&process_sets);
-        let to_cycle = Arc::clone(&queue);
         let observer = Observer::new(timeline.clone(), options.dump_directory.clone());
-        let (hierarchy, core, status_query) = (
-            options.hierarchy,
-            options.core,
-            options.status_query.clone(),
-        );
         let flight_log = observer.flight_log();
         let connections = transport.connections();
-        let cycle = Cycle::new(
+        let mut cycle = Cycle::new(
             transport,
-            to_cycle,
-            role,
-            registry,
+            Arc::clone(&queue),
+            start::control_role(rank, &topology, options, &timeline),
+            Arc::clone(&process_sets),
             topology.clone(),
-            hierarchy,
+            options.hierarchy,
             observer,
         )
-        .with_status_query(status_query);
-        let cycle = if options.measure_network {
-            cycle.with_measured_network()
-        } else {
-            cycle
-        };
+        .with_status_query(options.status_query.clone());
+        if options.measure_network {
+            cycle.measure_network();
+        }
         let counters = cycle.counters();
         let cycle_owner = Arc::new(CycleOwner::new(cycle));
-        let runner = Arc::clone(&cycle_owner);
-        let thread = thread::Builder::new()
-            .name("hvd-engine".to_owned())
-            .spawn(move || {
-                bind(core);
-                runner.run(on_exit);
-            })
-            .map_err(|error| {
-                Error::Internal(StoreError::thread("hvd-engine")(error).to_string())
-            })?;
-        let thread = Mutex::new(Some(thread));
+        let thread = start::engine_thread(Arc::clone(&cycle_owner), options.core, on_exit)?;
         Ok(Self {
             rank,
             size,
@@ -202,7 +173,7 @@ impl Engine {
             counters,
             connections,
             handles: Arc::default(),
-            thread,
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -221,7 +192,7 @@ impl Engine {
         self.kind
     }
 
-    /// This rank's last operations, for whoever is asked how it stands.
+    /// This rank's last operations, for answers to a status query.
     pub fn flight_log(&self) -> FlightLog {
         self.flight_log.clone()
     }
@@ -255,7 +226,7 @@ impl Engine {
         result.map(|()| handle)
     }
 
-    /// Whether an operation has ended. If it has not, somebody will work on it.
+    /// Whether an operation has ended. If it has not, the engine is woken to work on it.
     pub fn poll(&self, completion: &Completion) -> bool {
         let done = completion.is_done();
         if !done {
@@ -265,7 +236,7 @@ impl Engine {
     }
 
     /// Waits up to `limit` for an operation and takes its result; `None` if it has not ended by
-    /// then. Meanwhile the calling thread does the engine's work, if nobody else does.
+    /// then. Meanwhile the calling thread runs the cycle, if no other thread does.
     pub fn wait(
         &self,
         completion: &Completion,
@@ -362,8 +333,7 @@ impl Engine {
         Ok(submission.request(unnamed, size))
     }
 
-    /// Starts operations that tell their callers themselves how they ended, also if they are
-    /// refused.
+    /// Starts operations that are completed by callback, also if they are refused.
     pub(crate) fn start_with_callback(&self, entries: impl Batch) {
         if let Ok(call) = self.queue.push_with_callback(entries) {
             self.wake_if_needed(call);
@@ -415,7 +385,7 @@ impl Engine {
         if self.rank != Rank::COORDINATOR {
             return Ok(());
         }
-        let started = self.timeline.start(path, marks(mark_cycles));
+        let started = self.timeline.start(path, start::cycle_marks(mark_cycles));
         // A schedule has no negotiation to show, so it ends.
         self.cycle_owner.wake();
         started.map_err(|error| Error::Internal(error.to_string()))
@@ -438,79 +408,10 @@ impl Engine {
             .take();
         if let Some(thread) = thread {
             // A panic of the engine thread has been reported where it happened; its entries have
-            // told their callers by being dropped.
+            // completed by being dropped.
             let _ = thread.join();
         }
         self.timeline.stop();
-    }
-}
-
-/// A rank's place in the negotiation.
-fn place(rank: Rank, topology: &Topology, fan_out: Option<NonZeroUsize>) -> TreePosition {
-    match fan_out {
-        None if topology.size() <= STAR_RANKS => TreePosition::in_star(rank, topology.size()),
-        fan_out => {
-            ControlTree::new(topology, fan_out.map_or(FAN_OUT, NonZeroUsize::get)).place(rank)
-        }
-    }
-}
-
-/// Rank 0's half of the negotiation.
-fn hub(topology: &Topology, options: &EngineOptions, timeline: &Timeline) -> Hub {
-    let mut hub = Hub::new(CoordinatorOptions {
-        topology: topology.clone(),
-        fusion_threshold: options.fusion_threshold,
-        group_fusion: options.group_fusion,
-        join_average: options.join_average,
-        schedules: options.schedules,
-        cache_capacity: options.cache_capacity,
-        cycle_time: options.cycle_time,
-        stall: options.stall,
-        timeline: timeline.clone(),
-    });
-    if let Some(autotune) = &options.autotune {
-        hub.autotune(autotuner(topology, options, autotune));
-    }
-    hub
-}
-
-fn autotuner(
-    topology: &Topology,
-    options: &EngineOptions,
-    autotune: &AutotuneOptions,
-) -> Autotuner {
-    let tuning = Tuning::default();
-    let defaults = Parameters {
-        fusion_threshold: options.fusion_threshold,
-        cycle_time: options.cycle_time,
-        chunk_bytes: tuning.chunk_bytes as u64,
-        small_allreduce_bytes: tuning.small_allreduce_bytes as u64,
-        hierarchy: options.hierarchy,
-        cache: options.cache_capacity > 0,
-    };
-    let mut autotune = autotune.clone();
-    let everybody = topology.members().into();
-    if Team::new(everybody, topology).hosts.is_none() {
-        let by_hosts = [Choice::HierarchicalAllreduce, Choice::HierarchicalAllgather];
-        autotune.fixed_choices.extend(by_hosts);
-    }
-    Autotuner::new(&autotune, defaults)
-}
-
-/// Binds the engine thread. The core was usable when it was chosen; a job goes on without it.
-fn bind(core: Option<Core>) {
-    if let Some(core) = core
-        && let Err(error) = core.bind()
-    {
-        tracing::warn!("cannot bind the engine thread to {core:?}: {error}");
-    }
-}
-
-fn marks(shown: bool) -> CycleMarks {
-    if shown {
-        CycleMarks::Shown
-    } else {
-        CycleMarks::Hidden
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a caller of the engine can be told. One failure may concern many tensors, so errors are
+//! The errors that callers of the engine get. One failure may concern many tensors, so errors are
 //! cheap to clone. The texts users match on are all here and in `negotiate/validate.rs`.
 
 use std::sync::Arc;

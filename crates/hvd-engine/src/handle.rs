@@ -31,6 +31,16 @@ pub struct OperationOutput {
     pub number: Option<u32>,
 }
 
+impl OperationOutput {
+    /// The output of something that gives back nothing but a number.
+    pub(crate) fn numbered(number: u32) -> Self {
+        Self {
+            number: Some(number),
+            ..Self::default()
+        }
+    }
+}
+
 /// The shared state of one operation's end.
 #[derive(Debug, Default)]
 pub struct Completion {
@@ -42,9 +52,9 @@ pub struct Completion {
 
 #[derive(Debug, Default)]
 struct CompletionState {
-    /// The result, from its arrival until somebody takes it.
+    /// The result, from its arrival until a caller takes it.
     result: Option<Result<OperationOutput>>,
-    /// How many callers sleep. Nobody is woken where nobody sleeps: that would be a system call
+    /// How many callers sleep. Without any, nothing is woken: that would be a system call
     /// for each of hundreds of tensors.
     sleepers: usize,
 }
@@ -79,8 +89,8 @@ impl Completion {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Waits up to `limit` and takes the result; `None` if it has not ended by then. Whoever comes
-    /// second gets an empty outcome.
+    /// Waits up to `limit` and takes the result; `None` if it has not ended by then. A second
+    /// caller gets an empty output.
     pub fn wait(&self, limit: Duration) -> Option<Result<OperationOutput>> {
         let mut state = self.lock();
         if !self.is_done() {
@@ -149,12 +159,12 @@ impl Completer {
         Self(Some(End::Shared(Arc::clone(completion))))
     }
 
-    /// Whether nobody will say that it waits for the operation.
+    /// Whether the operation is completed by callback.
     pub(crate) fn has_callback(&self) -> bool {
         matches!(self.0, Some(End::Continue(_)))
     }
 
-    /// For an operation that nobody waits for.
+    /// For an operation completed by callback.
     pub(crate) fn continuing(continuation: Continuation) -> Self {
         Self(Some(End::Continue(continuation)))
     }

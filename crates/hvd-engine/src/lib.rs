@@ -1,8 +1,9 @@
 //! What one rank does: submit, negotiate, fuse, execute, complete. The modules stand in the order
-//! of that flow; ARCHITECTURE.md tells the life of one allreduce through them.
+//! of that flow; ARCHITECTURE.md describes the life of one allreduce through them.
 //!
 //! Callers on any thread use [`Engine`]. Behind it one thread at a time has all state of the
-//! negotiation and runs [`cycle`]: the thread `hvd-engine`, or a caller that waits ([`cycle_owner`]).
+//! negotiation and runs [`cycle`]: the thread `hvd-engine`, or a caller that waits
+//! ([`cycle_owner`]).
 //!
 //! Must not know: Python, frameworks, processes, environment variables, or files other than the
 //! timeline, the dump of the flight recorder and the log of autotuning.
@@ -25,12 +26,16 @@ mod cycle_owner;
 mod local_set;
 mod negotiate;
 mod process_set;
+mod process_set_table;
 mod schedule;
+mod submissions;
+#[cfg(test)]
+mod test_entries;
 
 mod execute;
 mod fusion;
 
-pub mod simulate;
+pub mod negotiation;
 
 mod counters;
 mod observe;

@@ -76,7 +76,8 @@ impl LocalSet {
         Ok(())
     }
 
-    /// Takes everything that is pending into a schedule that begins; false if something does not fit.
+    /// Takes everything that is pending into a schedule that begins; false if something does not
+    /// fit.
     pub(crate) fn enter_pending(&self, progress: &mut ScheduleProgress) -> bool {
         self.pending.values().all(|entry| {
             let number = self.known.number_of(&entry.request);
@@ -118,7 +119,7 @@ impl LocalSet {
         })
     }
 
-    /// Begins to carry out a response list: forgets what it says is to be forgotten.
+    /// Begins to carry out a response list: forgets what it evicts.
     pub(crate) fn begin(&mut self, sequence: u64, evicted: &[hvd_wire::CacheId]) {
         self.seen = sequence;
         for &id in evicted {
@@ -191,7 +192,7 @@ impl LocalSet {
         !self.pending.is_empty()
     }
 
-    /// Whether anything is pending that nobody will say it waits for.
+    /// Whether anything is pending that is completed by callback.
     pub(crate) fn has_callbacks(&self) -> bool {
         self.pending.values().any(|entry| entry.has_callback())
     }

@@ -1,4 +1,4 @@
-//! What one rank's engine thread notes about operations on their way: in the flight recorder, which
+//! What one rank's engine thread records about operations in flight: in the flight recorder, which
 //! is always on, and in the timeline, which only rank 0 may write.
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::queue::QueueEntry;
 use crate::recorder::{About, FlightEvent, FlightLog, OperationNumber, OperationState, Recorder};
 use crate::timeline::Timeline;
 
-/// Notes of one engine thread.
+/// Records of one engine thread.
 #[derive(Debug)]
 pub(crate) struct Observer {
     recorder: Recorder,
@@ -135,7 +135,7 @@ impl Observer {
     }
 }
 
-/// An operation under way, for the notes at its end.
+/// An operation that has begun, for the records at its end.
 #[derive(Debug)]
 pub(crate) struct BegunTask {
     spec: Arc<hvd_wire::TensorSpec>,

@@ -1,5 +1,5 @@
-//! Files that the engine writes and users name: opened so that nothing waits. A FIFO that nobody
-//! reads would hold up whoever opens it, for ever.
+//! Files that the engine writes and users name: opened so that nothing waits. Opening a
+//! FIFO without a reader would block for ever.
 
 use std::fs::{File, OpenOptions};
 use std::io;

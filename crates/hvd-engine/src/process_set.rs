@@ -1,5 +1,5 @@
-//! Which process sets exist. The engine thread changes the list when a response list says so; callers on
-//! any thread look at it.
+//! Which process sets exist. The engine thread changes the list when a response list does; callers
+//! on any thread look at it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

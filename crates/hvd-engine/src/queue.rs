@@ -1,9 +1,9 @@
-//! What this rank has submitted: the door between callers' threads and the engine thread.
+//! What this rank has submitted: the queue between callers' threads and the engine thread.
 //!
-//! One short lock guards the names in flight and the entries not yet drained; a caller holds it
-//! for a look-up and a push. Whoever submits is told whether the engine has to be woken: once per
-//! drained queue, by the first submission after a drain; or, while a schedule waits for certain tensors,
-//! by as many as it waits for. Whoever waits for an operation wakes it in any case.
+//! One short lock guards the names in flight and the entries not yet drained; a caller holds it for
+//! a look-up and a push. A submission says whether the engine has to be woken: once per drained
+//! queue, by the first submission after a drain; or, while a schedule waits for certain tensors, by
+//! as many as it waits for. A caller that waits for an operation wakes it in any case.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -33,11 +33,11 @@ pub(crate) struct QueueEntry {
     completer: Completer,
 }
 
-/// An entry goes through many hands, so it stays where it was made.
+/// An entry is moved many times, so it stays where it was allocated.
 pub(crate) type BoxedEntry = Box<QueueEntry>;
 
 impl QueueEntry {
-    /// Whether nobody will say that it waits for this.
+    /// Whether the operation is completed by callback.
     pub(crate) fn has_callback(&self) -> bool {
         self.completer.has_callback()
     }
@@ -111,7 +111,7 @@ pub(crate) struct Queue {
 #[must_use]
 pub(crate) enum WakeRequest {
     Needed,
-    /// Somebody has called it since it looked last.
+    /// It has been woken since it looked last.
     AlreadyMade,
 }
 
@@ -126,10 +126,10 @@ struct QueueState {
     wake_requested: bool,
     /// How many entries have to be there before the engine is woken.
     quota: usize,
-    /// Whether a schedule waits for more entries, so that it has to know if somebody waits who might
-    /// have submitted them.
+    /// Whether a schedule waits for more entries, so that it has to know if a caller waits that
+    /// might have submitted them.
     lacks: bool,
-    /// Callers who wait for an operation.
+    /// Callers that wait for an operation.
     waiters: usize,
     /// Why nothing is accepted any more.
     closed: Option<Error>,
@@ -143,7 +143,7 @@ impl Queue {
     }
 
     /// Accepts operations, all or none of them, or says why not. Nothing is left behind by a
-    /// refusal. The engine is not woken for it: that is for whoever waits.
+    /// refusal. The engine is not woken for it: the caller that waits does that.
     pub(crate) fn push_quietly(&self, entries: impl Batch) -> Result<()> {
         self.accept(entries).map(drop)
     }
@@ -171,15 +171,15 @@ impl Queue {
         })
     }
 
-    /// As [`Queue::push`], for operations that nobody will ask about: even a schedule that waits for
+    /// As [`Queue::push`], for operations completed by callback: even a schedule that waits for
     /// more of them has to know that these are there.
     pub(crate) fn push_with_callback(&self, entries: impl Batch) -> Result<WakeRequest> {
         Ok(self.accept(entries)?.call())
     }
 
-    /// Says how many submissions can pass before the engine has anything to do, and whether a schedule
-    /// lacks them while other entries wait. True if there are so many already, and it was not
-    /// woken.
+    /// Says how many submissions can pass before the engine has anything to do, and whether a
+    /// schedule lacks them while other entries wait. True if there are so many already, and it was
+    /// not woken.
     pub(crate) fn expect(&self, quota: usize, lacks: bool) -> bool {
         let mut state = self.lock();
         state.quota = quota;
@@ -187,24 +187,24 @@ impl Queue {
         state.fresh.len() >= quota && !state.wake_requested
     }
 
-    /// Whether somebody waits for an operation.
+    /// Whether a caller waits for an operation.
     pub(crate) fn has_waiters(&self) -> bool {
         self.lock().waiters > 0
     }
 
-    /// Counts somebody who waits, until the guard is dropped.
+    /// Counts a caller that waits, until the guard is dropped.
     pub(crate) fn waiter(&self) -> Waiter<'_> {
         self.lock().waiters += 1;
         Waiter(self)
     }
 
-    /// Whether something was submitted that nobody has looked at.
+    /// Whether something was submitted that was not drained yet.
     pub(crate) fn has_unseen(&self) -> bool {
         !self.lock().fresh.is_empty()
     }
 
-    /// For somebody who waits: whether the engine has to look at what was submitted, or to learn
-    /// that somebody waits.
+    /// For a caller that waits: whether the engine has to look at what was submitted, or to learn
+    /// that the caller waits.
     pub(crate) fn call(&self) -> WakeRequest {
         let mut state = self.lock();
         if state.fresh.is_empty() && !state.lacks {
@@ -256,7 +256,7 @@ impl Queue {
         let mut state = self.lock();
         state.closed.get_or_insert(reason);
         state.names.clear();
-        // Changes tell their callers by being dropped.
+        // Changes complete by being dropped.
         state.changes.clear();
         std::mem::take(&mut state.fresh)
     }
@@ -266,7 +266,7 @@ impl Queue {
     }
 }
 
-/// Somebody who waits for an operation.
+/// A caller that waits for an operation.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a>(&'a Queue);
 

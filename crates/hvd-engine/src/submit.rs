@@ -303,7 +303,7 @@ impl Submission {
         Ok(())
     }
 
-    /// A scalar passes: that it cannot be split is for all ranks to hear together.
+    /// A scalar passes: all ranks together get the error that it cannot be split.
     fn check_splits(&mut self, size: usize) -> Result<(), ArgumentError> {
         let Some(rows) = self.shape.first() else {
             return Ok(());
@@ -383,7 +383,7 @@ mod tests {
 
     const PAIR: [Rank; 2] = [Rank::new(0), Rank::new(1)];
 
-    /// What rank 1 of two is told, in a job with a set 1 of rank 0 alone.
+    /// The error that rank 1 of two gets, in a job with a set 1 of rank 0 alone.
     fn check(submission: &mut Submission) -> crate::Result<()> {
         let members = match submission.process_set.number() {
             0 => Some(&PAIR[..]),

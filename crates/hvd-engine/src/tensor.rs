@@ -1,9 +1,9 @@
-//! Memory that belongs to somebody else: a framework's tensors, borrowed for the length of one
+//! Memory that the engine does not own: a framework's tensors, borrowed for the length of one
 //! operation.
 //!
-//! This is the only place where an address becomes a slice. The promise made by whoever creates a
-//! borrowed [`TensorSource`] or [`TensorTarget`] is that the memory stays valid, and is not written (source)
-//! or touched at all (target), until the operation's handle has completed.
+//! This is the only place where an address becomes a slice. The promise made by the creator of a
+//! borrowed [`TensorSource`] or [`TensorTarget`] is that the memory stays valid, and is not written
+//! (source) or touched at all (target), until the operation's handle has completed.
 
 #![expect(unsafe_code, reason = "tensors cross the language border as addresses")]
 
@@ -24,9 +24,8 @@ unsafe impl Send for TensorSource {}
 impl TensorSource {
     /// Memory of a tensor that lives elsewhere.
     ///
-    /// # Safety
-    /// `bytes` bytes at `address` stay readable and unchanged, except through a [`TensorTarget`] of the
-    /// same operation, until the operation's handle has completed.
+    /// # Safety `bytes` bytes at `address` stay readable and unchanged, except through a
+    /// [`TensorTarget`] of the same operation, until the operation's handle has completed.
     pub unsafe fn borrowed(address: usize, bytes: usize) -> Self {
         Self(SourceKind::Borrowed(
             std::ptr::with_exposed_provenance(address),
@@ -94,7 +93,7 @@ impl TensorTarget {
     /// Memory of a tensor that lives elsewhere.
     ///
     /// # Safety
-    /// `bytes` bytes at `address` stay writable and are touched by nobody else until the
+    /// `bytes` bytes at `address` stay writable and are touched by nothing else until the
     /// operation's handle has completed. They may be the same memory as the operation's source,
     /// but must not overlap it partly.
     pub unsafe fn borrowed(address: usize, bytes: usize) -> Self {
@@ -108,7 +107,7 @@ impl TensorTarget {
     ///
     /// # Safety
     /// The address that `provide` returns is that of as many bytes as it was asked for, which stay
-    /// writable and are touched by nobody else until the operation has completed.
+    /// writable and are touched by nothing else until the operation has completed.
     pub unsafe fn provided(provide: impl FnOnce(usize) -> Option<usize> + Send + 'static) -> Self {
         Self(TargetKind::Provided(Box::new(provide)))
     }
@@ -170,9 +169,10 @@ impl OutputMemory {
             Self::Owned(buffer) => buffer.as_mut_slice(),
             Self::Borrowed(_, 0) => &mut [],
             Self::Borrowed(address, bytes) => {
-                // SAFETY: `TensorTarget::borrowed` demands that this memory is the operation's alone
-                // until completion, and the engine drops this before it completes it. A source at
-                // the same address is never turned into a slice (`TensorTarget::is_same_memory`).
+                // SAFETY: `TensorTarget::borrowed` demands that this memory is the operation's
+                // alone until completion, and the engine drops this before it completes it. A
+                // source at the same address is never turned into a slice
+                // (`TensorTarget::is_same_memory`).
                 unsafe { std::slice::from_raw_parts_mut(*address, *bytes) }
             }
         }

@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["hvd-types", "hvd-wire", "hvd-transport", "hvd-collectives"],
     ),
     ("hvd-tensorflow", &["hvd-types", "hvd-engine"]),
+    ("hvd-simulate", &["hvd-types", "hvd-wire", "hvd-engine"]),
     (
         "hvd-launch",
         &["hvd-types", "hvd-config", "hvd-rendezvous", "hvd-wire"],

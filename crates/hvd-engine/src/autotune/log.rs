@@ -1,8 +1,8 @@
 //! The table of what was tried: one row per observation, comma separated, the last one the best.
 //!
 //! The first columns are upstream's, in its order and units; what is tuned only here comes after
-//! them, so that whoever reads those finds them. An earlier table can be read back, to begin where
-//! it ended. Written by rank 0 between two operations, a line at a time.
+//! them, so that programs that read those find them. An earlier table can be read back, to begin
+//! where it ended. Written by rank 0 between two operations, a line at a time.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ impl AutotuneLog {
 
     /// Appends a row.
     pub(super) fn row(&mut self, parameters: &Parameters, speed: f64) -> io::Result<()> {
-        // One write, so that who looks meanwhile sees whole rows.
+        // One write, so that a reader sees whole rows.
         let row = format!("{}\n", row(parameters, speed));
         self.0.write_all(row.as_bytes())
     }

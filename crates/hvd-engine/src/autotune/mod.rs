@@ -2,9 +2,9 @@
 //! runs.
 //!
 //! [`Meter`] makes speeds of what the coordinator of the global set decides, [`Tuner`] decides what
-//! to try next, [`AutotuneLog`] writes it down. New parameters take effect with a response list on the global
-//! set, which reaches all ranks at the same point of their order and between two operations. Off
-//! unless asked for; over for good when the best is found.
+//! to try next, [`AutotuneLog`] writes it down. New parameters take effect with a response list on
+//! the global set, which reaches all ranks at the same point of their order and between two
+//! operations. Off unless asked for; over for good when the best is found.
 //!
 //! Must not know: the wire, or how parameters are put into effect.
 
@@ -68,7 +68,7 @@ pub(crate) struct Autotuner {
     meter: Meter,
     tuner: Tuner,
     log: Option<AutotuneLog>,
-    /// Whether the parameters to begin with have been told.
+    /// Whether the parameters to begin with have been announced.
     begun: bool,
 }
 

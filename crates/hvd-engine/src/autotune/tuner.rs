@@ -3,7 +3,7 @@
 //! It goes through three stages. *Warm-up*: the start, observed and forgotten. *Search*: the
 //! numbers, within their bounds. *Contest*: the best point so far is observed once more, and then,
 //! one after the other, what might be better still: the start itself, which the search may have
-//! left because of an unlucky observation, and each switch turned over. Whoever wins stays.
+//! left because of an unlucky observation, and each switch turned over. The winner stays.
 //!
 //! - `TUNE-1` it never leaves the bounds, and what is fixed never changes.
 //! - `TUNE-2` it ends: after warm-up, the greatest number of samples, and at most five more.
@@ -130,7 +130,7 @@ impl Tuner {
                 Next::Again
             }
             TuningStage::ParameterSearch { left, point } => {
-                self.note(speed);
+                self.record(speed);
                 self.search.record(point, speed);
                 self.continue_search(left.saturating_sub(1));
                 Next::Try(self.current)
@@ -139,14 +139,14 @@ impl Tuner {
                 champion,
                 speed: known,
             } => {
-                self.note(speed);
+                self.record(speed);
                 self.judge(champion, known, speed)
             }
             TuningStage::Over => Next::Keep(self.current, speed),
         }
     }
 
-    fn note(&mut self, speed: f64) {
+    fn record(&mut self, speed: f64) {
         let faster = self.fastest.is_none_or(|fastest| speed > fastest);
         if faster {
             self.fastest = Some(speed);

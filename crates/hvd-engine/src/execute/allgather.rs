@@ -1,4 +1,5 @@
-//! Allgather: everybody's rows, one rank after the other, everywhere. First dimensions may differ.
+//! Allgather: the rows of all ranks, one rank after the other, on every rank. First dimensions may
+//! differ.
 //!
 //! A single tensor is gathered where its result goes. Several travel in the fusion buffer ordered
 //! by rank: all slices of rank 0, all slices of rank 1, and so on.

@@ -1,8 +1,8 @@
-//! Allreduce: the same reduction of everybody's tensor, everywhere.
+//! Allreduce: the same reduction of the tensors of all ranks, on every rank.
 //!
-//! Ranks that see the same memory reduce tensors where they are. Otherwise a single tensor is reduced
-//! where its result goes, and several travel back to back in the fusion buffer. Prescale happens on
-//! the way in; postscale and the division of an average are one factor on the way out.
+//! Ranks that see the same memory reduce tensors where they are. Otherwise a single tensor is
+//! reduced where its result goes, and several travel back to back in the fusion buffer. Prescale
+//! happens on the way in; postscale and the division of an average are one factor on the way out.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Alltoall: each rank sends some rows to each rank. How many is said right before the data, so
+//! Alltoall: each rank sends some rows to each rank. How many is sent right before the data, so
 //! that splits may change from call to call without a new negotiation. Rows beyond the sum of the
 //! splits stay at home.
 
@@ -66,7 +66,7 @@ fn alone(
     })
 }
 
-/// Nobody can send more rows than the negotiation says it has; a larger number is a broken peer,
+/// No rank can send more rows than it announced; a larger number is a broken peer,
 /// and not a reason to allocate.
 fn check_received(
     context: &mut Context<'_>,

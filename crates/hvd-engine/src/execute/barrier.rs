@@ -1,4 +1,4 @@
-//! Barrier: nobody leaves before everybody has come.
+//! Barrier: no rank leaves before all ranks have arrived.
 
 use super::Context;
 use crate::handle::OperationOutput;

@@ -1,5 +1,6 @@
-//! Allreduce of small tensors that travel with the notices of a schedule: every rank has everybody's, and
-//! reduces them all itself, in the order of ranks, so that the results are the same everywhere.
+//! Allreduce of small tensors that travel with the notices of a schedule: every rank has those of
+//! all ranks, and reduces them all itself, in the order of ranks, so that the results are the same
+//! everywhere.
 
 use hvd_collectives::{Scratch, kernel};
 use hvd_types::{OpKind, ReduceOp};

@@ -44,7 +44,7 @@ struct Work {
     source: TensorSource,
     target: TensorTarget,
     splits: Vec<u64>,
-    /// Whether this rank has joined, and its source holds what changes nobody's result.
+    /// Whether this rank has joined, and its source holds elements that change no result.
     neutral: bool,
 }
 
@@ -85,7 +85,7 @@ impl Context<'_> {
     }
 }
 
-/// Carries out operations, in the order in which it is told to.
+/// Carries out operations, in the order in which they are given.
 #[derive(Debug)]
 pub(crate) struct Executor {
     hierarchy: Hierarchy,
@@ -142,17 +142,17 @@ impl Executor {
         complete(completers, result, label)
     }
 
-    /// Executes an operation whose tensors came from all ranks with their notes, and completes its
-    /// tasks.
+    /// Executes an operation whose tensors came from all ranks with their notices, and completes
+    /// its tasks.
     pub(crate) fn execute_inlined(
         &mut self,
         operation: &Operation,
         tasks: Vec<Task>,
-        notes: &[impl AsRef<[u8]>],
+        notices: &[impl AsRef<[u8]>],
     ) -> Result<()> {
         let (works, completers) = split(operation, tasks);
         let label = label(operation, &works);
-        let result = inlined::spread(operation, works, notes, &mut self.result);
+        let result = inlined::spread(operation, works, notices, &mut self.result);
         complete(completers, result, label)
     }
 
@@ -247,7 +247,7 @@ impl Task {
 }
 
 impl Work {
-    /// A rank that has joined takes part with elements that change nobody's result.
+    /// A rank that has joined takes part with elements that change no result.
     fn neutral(spec: Arc<TensorSpec>, operation: &Operation) -> Self {
         let elements = count(spec.shape.elements().unwrap_or(0));
         let mut bytes = vec![0; elements.saturating_mul(operation.dtype.size())];

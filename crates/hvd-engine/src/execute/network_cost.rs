@@ -1,9 +1,10 @@
 //! What messages between the ranks of a job cost, measured once, before the first allreduce that
 //! goes over connections, and the same numbers on all ranks.
 //!
-//! 1. Neighbours send a message to and fro, first a short one and then a long one, a few times each;
-//!    the fastest of each counts, because whatever is slower had other reasons. First every other
-//!    pair of neighbours, then those between, so that every pair of hosts with neighbours is seen.
+//! 1. Neighbours send a message to and fro, first a short one and then a long one, a few times
+//!    each; the fastest of each counts, because whatever is slower had other reasons. First every
+//!    other pair of neighbours, then those between, so that every pair of hosts with neighbours is
+//!    seen.
 //! 2. The ranks agree on the largest latency and the largest cost of a byte that any has seen. A
 //!    maximum is the same bits everywhere, so all ranks choose alike.
 
@@ -50,8 +51,8 @@ pub(super) fn measure(comm: &mut Communicator<'_>, workspace: &mut Workspace) ->
     })
 }
 
-/// Seconds that `memory` takes to a neighbour, at best; 0 for those who only answer, and for a member
-/// that has no neighbour in this phase.
+/// Seconds that `memory` takes to a neighbour, at best; 0 for those who only answer, and for a
+/// member that has no neighbour in this phase.
 fn fastest(comm: &mut Communicator<'_>, phase: usize, memory: &mut [u8]) -> Result<f64> {
     let index = comm.index();
     let leads = index % 2 == phase;

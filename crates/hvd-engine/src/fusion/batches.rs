@@ -16,7 +16,7 @@ use hvd_wire::{Operation, TensorRef};
 
 use crate::negotiate::agreement::Agreement;
 
-/// A tensor that may be executed, and how ranks are told about it.
+/// A tensor that may be executed, and how it is described to the ranks.
 #[derive(Debug, Clone)]
 pub(crate) struct Agreed {
     pub(crate) agreement: Arc<Agreement>,

@@ -7,7 +7,7 @@ use hvd_wire::{Operation, Request, TensorSpec};
 
 use super::requesters::{RequestForm, RequesterGroup};
 
-/// One tensor's agreed description, from which every rank's request can be told again.
+/// One tensor's agreed description, from which every rank's request can be reconstructed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Agreement {
     pub(crate) name: Arc<str>,
@@ -156,7 +156,7 @@ fn common_device(groups: &[RequesterGroup<Arc<Agreement>>]) -> Option<Device> {
 }
 
 /// A property of every member by position; `missing` for those that asked for nothing. The property
-/// is told by a rank's place in its group and its position in the set.
+/// is a function of a rank's place in its group and its position in the set.
 fn spread<T: Copy>(
     groups: &[RequesterGroup<Arc<Agreement>>],
     members: &[Rank],

@@ -1,8 +1,8 @@
 //! The coordinator's memory of agreements, least recently used ones forgotten first.
 //!
 //! - `CACHE-1` a number is given once in a job and always means the same agreement.
-//! - `CACHE-2` an agreement that was evicted is kept until every rank has read the response list that
-//!   said so; until then a rank may still send its number.
+//! - `CACHE-2` an agreement that was evicted is kept until every rank has read the response list
+//!   that evicted it; until then a rank may still send its number.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl AgreementCache {
         self.live.contains_key(&id)
     }
 
-    /// Notes that an agreement was used.
+    /// Records that an agreement was used.
     pub(crate) fn touch(&mut self, id: CacheId) {
         if let Some(slot) = self.live.get_mut(&id) {
             self.by_age.remove(&slot.age);
@@ -105,8 +105,8 @@ impl AgreementCache {
         Some(id)
     }
 
-    /// Remembers up to `capacity` agreements from now on. What has to be forgotten for that is added
-    /// to `evicted`, which goes into the response list with the given sequence.
+    /// Remembers up to `capacity` agreements from now on. What has to be forgotten for that is
+    /// added to `evicted`, which goes into the response list with the given sequence.
     pub(crate) fn resize(&mut self, capacity: usize, sequence: u64, evicted: &mut Vec<CacheId>) {
         self.capacity = capacity;
         while self.live.len() > capacity
@@ -117,8 +117,8 @@ impl AgreementCache {
         }
     }
 
-    /// Notes which response list the members at some positions have read, and drops what nobody can mean any
-    /// more.
+    /// Records which response list the members at some positions have read, and drops agreements
+    /// that no member can refer to any more.
     pub(crate) fn acknowledge(&mut self, positions: Range<usize>, seen: u64) {
         self.seen[positions].fill(seen);
         if self.retired.is_empty() {

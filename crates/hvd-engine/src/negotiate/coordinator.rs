@@ -1,4 +1,5 @@
-//! The negotiation of one process set: who is ready, do they agree, what happens next.
+//! The negotiation of one process set: which ranks are ready, whether they agree, what happens
+//! next.
 //!
 //! A pure machine: messages go in with [`Coordinator::receive`], response lists come out of
 //! [`Coordinator::decide`]. The time is an argument and only matters if a least time between
@@ -32,7 +33,7 @@ use crate::timeline::Timeline;
 
 mod schedule;
 
-/// What all coordinators of a job are told once.
+/// Options of all coordinators of a job.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CoordinatorOptions {
     /// The topology of the job.
@@ -71,7 +72,7 @@ pub enum JoinDivisor {
 /// A rank broke the rules of the negotiation; the job cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
-    #[error("form twice for tensor `{0}`")]
+    #[error("asked twice for tensor `{0}`")]
     AskedTwice(Arc<str>),
     #[error("sent the unknown cache number {}", .0.0)]
     UnknownNumber(CacheId),
@@ -79,7 +80,7 @@ pub(crate) enum ProtocolError {
     UnknownRoot(Rank),
     #[error("spoke of process set {0}, which it is not in")]
     NotAMember(ProcessSetId),
-    #[error("form for tensors while a schedule runs")]
+    #[error("asked for tensors while a schedule runs")]
     RequestedDuringSchedule,
     #[error("spoke for ranks that are not below it in the tree")]
     NotBelow,
@@ -101,7 +102,7 @@ pub(crate) struct Coordinator {
     /// Ascending.
     members: Arc<[Rank]>,
     /// The same as a set.
-    everybody: Ranks,
+    member_set: Ranks,
     options: Arc<CoordinatorOptions>,
     /// Tensors that some members have asked for.
     waiting: HashMap<Arc<str>, PendingTensor>,
@@ -147,7 +148,7 @@ impl Coordinator {
             id,
             detector: schedules.then(StepDetector::new),
             schedule: ScheduleCoordinator::new(members.len()),
-            everybody: members.iter().copied().collect(),
+            member_set: members.iter().copied().collect(),
             members: members.into(),
             options,
             waiting: HashMap::new(),
@@ -175,7 +176,7 @@ impl Coordinator {
         self.adopted
     }
 
-    /// Goes by other parameters from now on. What the cache has to forget is told with the next
+    /// Goes by other parameters from now on. What the cache has to forget goes into the next
     /// response list.
     pub(crate) fn adopt(&mut self, parameters: Parameters) {
         self.adopted = Some(parameters);
@@ -195,7 +196,7 @@ impl Coordinator {
         &self.members
     }
 
-    /// Takes in what a member has to say.
+    /// Takes in a member's request list.
     pub(crate) fn receive(
         &mut self,
         rank: Rank,
@@ -211,7 +212,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in what some members say alike, who had read no response list after `read`.
+    /// Takes in requests that some members share, which had read no response list after `read`.
     pub(crate) fn receive_shared(
         &mut self,
         list: SharedRequestList,
@@ -219,8 +220,8 @@ impl Coordinator {
         now: Instant,
     ) -> Result<(), Breach> {
         let ranks = &list.ranks;
-        let strangers = |rank: &Rank| !self.everybody.contains(*rank);
-        if ranks.common(&self.everybody) != ranks.len() {
+        let strangers = |rank: &Rank| !self.member_set.contains(*rank);
+        if ranks.common(&self.member_set) != ranks.len() {
             let rank = ranks.iter().find(strangers).unwrap_or_default();
             let error = ProtocolError::NotAMember(self.id);
             return Err(Breach { rank, error });
@@ -234,7 +235,7 @@ impl Coordinator {
             self.record_halt(ranks, halted);
         }
         if self.schedule.is_running() && list.has_requests() {
-            // Those who asked hold on to it (`SCHEDULE-3`).
+            // The requesters keep it (`SCHEDULE-3`).
             return if self.schedule.precedes_schedule(read) {
                 Ok(())
             } else {
@@ -247,7 +248,7 @@ impl Coordinator {
             let agreement = Arc::clone(self.cache.resolve(id).ok_or_else(unknown)?);
             let name = last.insert(Arc::clone(&agreement.name));
             let form = RequestForm::Cached(id, agreement);
-            self.note(ranks, Arc::clone(name), form, now)?;
+            self.record(ranks, Arc::clone(name), form, now)?;
         }
         for shared in list.requests {
             let request = &shared.request;
@@ -260,7 +261,7 @@ impl Coordinator {
             }
             self.check_root(request).map_err(breach)?;
             let name = last.insert(Arc::clone(&request.name));
-            self.note(ranks, Arc::clone(name), RequestForm::Full(shared), now)?;
+            self.record(ranks, Arc::clone(name), RequestForm::Full(shared), now)?;
         }
         if let (Some(stalls), Some(last)) = (&mut self.stalls, last) {
             stalls.last_requested(ranks, &last, now);
@@ -268,7 +269,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Notes that these members have read the response lists up to `seen`.
+    /// Records that these members have read the response lists up to `seen`.
     pub(crate) fn acknowledge(&mut self, ranks: &Ranks, seen: u64) {
         for &(first, end) in ranks.spans() {
             let position = |number| self.members.partition_point(|rank| rank.number() < number);
@@ -277,13 +278,13 @@ impl Coordinator {
     }
 
     fn check_root(&self, request: &Request) -> Result<(), ProtocolError> {
-        if request.kind == OpKind::Broadcast && !self.everybody.contains(request.root) {
+        if request.kind == OpKind::Broadcast && !self.member_set.contains(request.root) {
             return Err(ProtocolError::UnknownRoot(request.root));
         }
         Ok(())
     }
 
-    /// The next response list, if there is anything to say and it is time to say it; in any case if it
+    /// The next response list, if there is anything to answer and it is due; in any case if it
     /// is `urgent`.
     pub(crate) fn decide(&mut self, now: Instant, urgent: bool) -> Option<ResponseList> {
         let held_back = self.due().is_some_and(|due| now < due);
@@ -370,7 +371,7 @@ impl Coordinator {
         self.members.binary_search(&rank).map_err(stranger)
     }
 
-    fn note(
+    fn record(
         &mut self,
         ranks: &Ranks,
         name: Arc<str>,
@@ -472,7 +473,7 @@ impl Coordinator {
             Err(mismatch) => return Err(refusal(&claims, mismatch.to_string())),
         };
         let Some(agreement) = agreement else {
-            return Err(refusal(&claims, "nobody form for it".to_owned()));
+            return Err(refusal(&claims, "no rank asked for it".to_owned()));
         };
         let mut spec = agreement.spec();
         if agreement.kind != OpKind::Barrier && missing == 0 {
@@ -494,8 +495,8 @@ impl Coordinator {
         Rank::from_index(count).number()
     }
 
-    /// The remembered agreement, if every asker named the same one, it is still remembered, and it
-    /// can do without the members that did not ask.
+    /// The remembered agreement, if every requester named the same one, it is still remembered, and
+    /// it can do without the members that did not ask.
     fn recall(&mut self, waiting: &PendingTensor, missing: usize, divisor: u32) -> Option<Agreed> {
         let (id, agreement) = waiting.unanimous_number()?;
         let possible = missing == 0 || matches!(agreement.kind, OpKind::Allreduce | OpKind::Adasum);
@@ -537,8 +538,8 @@ fn tuned(parameters: &Parameters) -> Tuned {
     }
 }
 
-/// An agreement may have been evicted by a later one of the same response list. Ranks forget first and
-/// execute then, so such a tensor is told in full and without a number.
+/// An agreement may have been evicted by a later one of the same response list. Ranks forget first
+/// and execute then, so such a tensor is described in full and without a number.
 fn tell_evicted_in_full(agreed: &mut [Agreed], evicted: &[CacheId]) {
     for tensor in agreed {
         let id = match &tensor.reference {

@@ -1,8 +1,8 @@
 //! Rank 0's whole negotiation: one [`Coordinator`] per process set, and the agreement on the sets
 //! themselves.
 //!
-//! Rank 0 coordinates every set, also those it is no member of. It speaks about all of them in one
-//! order, and every rank hears its part of that order; so ranks that share several sets never wait
+//! Rank 0 coordinates every set, also those it is no member of. It decides about all of them in one
+//! order, and every rank gets its part of that order; so ranks that share several sets never wait
 //! for each other crosswise, and sets without common ranks run at the same time.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) struct Hub {
     options: Arc<CoordinatorOptions>,
     coordinators: BTreeMap<ProcessSetId, Coordinator>,
     sets: SetNegotiation,
-    /// Who asked for the end first.
+    /// The rank that asked for the shutdown first.
     shutdown: Option<Rank>,
     /// Whether something was asked for that a schedule has no place for.
     disturbed: bool,
@@ -41,8 +41,8 @@ impl Hub {
     pub(crate) fn new(options: CoordinatorOptions) -> Self {
         let options = Arc::new(options);
         let size = options.topology.size();
-        let everybody = (0..size).map(Rank::from_index).collect();
-        let global = Coordinator::new(ProcessSetId::GLOBAL, everybody, Arc::clone(&options));
+        let members = (0..size).map(Rank::from_index).collect();
+        let global = Coordinator::new(ProcessSetId::GLOBAL, members, Arc::clone(&options));
         Self {
             coordinators: BTreeMap::from([(ProcessSetId::GLOBAL, global)]),
             sets: SetNegotiation::new(size),
@@ -52,7 +52,7 @@ impl Hub {
         }
     }
 
-    /// Tunes the job by what the global set does. All ranks are in it, so they hear of a change at
+    /// Tunes the job by what the global set does. All ranks are in it, so they learn of a change at
     /// the same point of their order.
     pub(crate) fn autotune(&mut self, autotuner: Autotuner) {
         if let Some(global) = self.coordinators.get_mut(&ProcessSetId::GLOBAL) {
@@ -60,7 +60,7 @@ impl Hub {
         }
     }
 
-    /// Takes in what a rank has to say.
+    /// Takes in a rank's request list.
     pub(crate) fn receive(
         &mut self,
         rank: Rank,
@@ -83,7 +83,7 @@ impl Hub {
         }
     }
 
-    /// Takes in what the ranks below a relay have to say; `below` are all of them.
+    /// Takes in the merged requests of the ranks below a relay; `below` are all of them.
     pub(crate) fn receive_merged(
         &mut self,
         below: &Ranks,
@@ -157,8 +157,8 @@ impl Hub {
         for change in &changes {
             self.follow(change);
         }
-        // The global set has the lowest number, so its response list is the last: what it says of other
-        // sets holds for everything after it.
+        // The global set has the lowest number, so its response list is the last: changes of other
+        // sets in it hold for everything after it.
         if must_speak && let Some(global) = response_lists.last_mut() {
             global.response_list.changes = changes;
             global.response_list.shutdown = self.shutdown;
@@ -174,7 +174,7 @@ impl Hub {
             .min()
     }
 
-    /// What there is to say about stalled tensors, by process set.
+    /// Reports about stalled tensors, by process set.
     pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<StallReport> {
         self.coordinators
             .values_mut()
@@ -234,7 +234,7 @@ mod tests {
         })
     }
 
-    fn everybody(hub: &mut Hub, size: usize, change: &SetChange) -> Vec<AddressedResponses> {
+    fn all_request(hub: &mut Hub, size: usize, change: &SetChange) -> Vec<AddressedResponses> {
         for rank in 0..size {
             let changes = vec![change.clone()];
             let ready = RequestList {
@@ -252,7 +252,7 @@ mod tests {
         let mut hub = hub(2);
         let pair = vec![Rank::new(1)];
         for _ in 0..2 {
-            let response_lists = everybody(&mut hub, 2, &SetChange::Add(pair.clone()));
+            let response_lists = all_request(&mut hub, 2, &SetChange::Add(pair.clone()));
             let id = ProcessSetId::new(1);
             let added = SetChangeResult::Added {
                 id,
@@ -260,7 +260,7 @@ mod tests {
             };
             assert_eq!(response_lists.len(), 1, "no cycle time holds it back");
             assert_eq!(response_lists[0].response_list.changes, [added]);
-            let response_lists = everybody(&mut hub, 2, &SetChange::Remove(id));
+            let response_lists = all_request(&mut hub, 2, &SetChange::Remove(id));
             assert_eq!(
                 response_lists[0].response_list.changes,
                 [SetChangeResult::Removed(id)]
@@ -272,7 +272,7 @@ mod tests {
     fn a_set_that_is_removed_in_the_same_round_still_gets_its_last_response_list() {
         let mut hub = hub(2);
         let pair = vec![Rank::new(0), Rank::new(1)];
-        everybody(&mut hub, 2, &SetChange::Add(vec![Rank::new(1)]));
+        all_request(&mut hub, 2, &SetChange::Add(vec![Rank::new(1)]));
         let id = ProcessSetId::new(1);
         let barrier = Request {
             name: "b".into(),
@@ -292,7 +292,7 @@ mod tests {
             ..RequestList::default()
         };
         hub.receive(Rank::new(1), ready, Instant::now()).unwrap();
-        let response_lists = everybody(&mut hub, 2, &SetChange::Remove(id));
+        let response_lists = all_request(&mut hub, 2, &SetChange::Remove(id));
         assert_eq!(response_lists.len(), 2);
         assert_eq!(response_lists[0].response_list.process_set, id);
         assert_eq!(*response_lists[0].members, [Rank::new(1)]);
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn tuned_parameters_are_told_to_all_ranks_and_hold_for_all_sets() {
         let mut hub = hub(2);
-        everybody(&mut hub, 2, &SetChange::Add(vec![Rank::new(1)]));
+        all_request(&mut hub, 2, &SetChange::Add(vec![Rank::new(1)]));
         let parameters = Parameters {
             fusion_threshold: 1 << 20,
             cycle_time: Duration::ZERO,
@@ -322,13 +322,13 @@ mod tests {
         };
         hub.receive(Rank::new(0), leave, Instant::now()).unwrap();
         let response_lists = hub.decide(Instant::now());
-        let told = response_lists[0].response_list.tuned.unwrap();
+        let tuned = response_lists[0].response_list.tuned.unwrap();
         assert_eq!(
             response_lists[0].response_list.process_set,
             ProcessSetId::GLOBAL
         );
         assert_eq!(
-            (told.chunk_bytes, told.small_allreduce_bytes),
+            (tuned.chunk_bytes, tuned.small_allreduce_bytes),
             (1 << 16, 1 << 12)
         );
         let adopted = hub.coordinators.values().map(Coordinator::adopted);

@@ -1,4 +1,4 @@
-//! A tensor that some members of a process set have asked for, and what they said.
+//! A tensor that some members of a process set have asked for, and their requests.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use hvd_wire::CacheId;
 use super::agreement::Agreement;
 use super::requesters::{RequestForm, Requesters};
 
-/// Who has asked for a tensor, in the order of arrival.
+/// The requests for a tensor, in the order of arrival.
 #[derive(Debug)]
 pub(super) struct PendingTensor {
     /// When it was first asked for, in numbers of tensors.
@@ -40,7 +40,7 @@ impl PendingTensor {
         active == members - joined.len()
     }
 
-    /// The earlier agreement, if every asker named the same one.
+    /// The earlier agreement, if every requester named the same one.
     pub(super) fn unanimous_number(&self) -> Option<(CacheId, &Arc<Agreement>)> {
         match self.requesters.groups() {
             [group] => match &group.form {

@@ -1,22 +1,22 @@
 //! A rank between the coordinator and ranks below it: it gathers what they announce, passes it up
 //! as one message, and passes response lists down.
 //!
-//! A pure machine like the coordinator: words go in with [`Relay::receive_merged`] and
+//! A pure machine like the coordinator: requests go in with [`Relay::receive_merged`] and
 //! [`Relay::receive`], [`Relay::take_upward`] gives what is to be passed up now, and
-//! [`Relay::route`] says whom a response list is for. What the coordinator hears is what it would have
-//! heard from each rank directly, in an order in which it could have heard it:
+//! [`Relay::route`] gives the route of a response list. The coordinator receives what it would have
+//! received from each rank directly, in an order in which it could have arrived:
 //!
 //! - `RELAY-1` a tensor is passed up once every rank below that takes part has asked for it; ranks
 //!   that asked alike are named together. The last rank to ask never waits here.
 //! - `RELAY-2` a tensor that is incomplete for longer than [`HOLD`] is passed up as far as it is
 //!   known, and what comes later at once; so the coordinator knows who is missing.
-//! - `RELAY-3` joins, changes of process sets and the wish to end are passed up at once, after
+//! - `RELAY-3` joins, changes of process sets and shutdowns are passed up at once, after
 //!   everything that the same ranks asked for before.
-//! - `RELAY-4` a response list counts as read by the ranks below when all of them have read it and nothing
-//!   that any of them said before is still held here.
-//! - `RELAY-5` when a schedule begins, tensors of the global set that were asked for before the schedule was
-//!   known are forgotten here as on rank 0 (`SCHEDULE-3`). Who halts is passed up at once, or with the
-//!   others if rank 0 knows already ([`halts`]).
+//! - `RELAY-4` a response list counts as read by the ranks below when all of them have read it and
+//!   nothing that any of them sent before is still held here.
+//! - `RELAY-5` when a schedule begins, tensors of the global set that were asked for before the
+//!   schedule was known are forgotten here as on rank 0 (`SCHEDULE-3`). A rank that halts is passed
+//!   up at once, or with the others if rank 0 knows already ([`halts`]).
 
 mod halts;
 mod held_requests;
@@ -37,7 +37,7 @@ use super::tree::TreePosition;
 
 /// How long a tensor that some ranks below have not asked for is kept from the coordinator. Long
 /// against the time in which ranks finish a step one after the other, short against the time after
-/// which somebody wants to know who is missing.
+/// which a stall is reported.
 pub(crate) const HOLD: Duration = Duration::from_millis(100);
 
 /// What one rank holds for those below it, and where they are.
@@ -57,7 +57,7 @@ pub(crate) struct Relay {
     schedule: Option<Halts>,
 }
 
-/// Whom a response list is for.
+/// Where a response list goes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ResponseRoute {
     pub(crate) children: Vec<Rank>,
@@ -80,7 +80,7 @@ impl Relay {
         }
     }
 
-    /// Takes in what this rank itself, or a child that speaks only for itself, has to say.
+    /// Takes in the requests of this rank itself or of a leaf.
     pub(crate) fn receive(
         &mut self,
         rank: Rank,
@@ -148,7 +148,7 @@ impl Relay {
         oldest.checked_add(self.hold)
     }
 
-    /// Takes notice of a response list and says whom it is for. Children get it before this rank begins to
+    /// Takes in a response list and returns its route. Children get it before this rank begins to
     /// carry it out.
     pub(crate) fn route(&mut self, response_list: &ResponseList) -> ResponseRoute {
         let route = match self.sets.get_mut(&response_list.process_set) {
@@ -203,7 +203,7 @@ impl Relay {
                         .insert(*id, HeldRequests::new(*id, members, &self.place));
                 }
             }
-            // Whatever is still held for it the coordinator would not listen to any more.
+            // The coordinator would ignore whatever is still held for it.
             SetChangeResult::Removed(id) => {
                 self.sets.remove(id);
             }
@@ -221,11 +221,11 @@ impl Relay {
 
     fn take_in(&mut self, from: Rank, mut list: SharedRequestList, now: Instant) {
         if let Some(halted) = list.halted.take() {
-            let told = match &mut self.schedule {
+            let halted = match &mut self.schedule {
                 Some(schedule) => schedule.take_in(&list.ranks, halted, &self.below),
                 None => Some(halts::halt(list.ranks.clone(), halted)),
             };
-            self.outbox.extend(told);
+            self.outbox.extend(halted);
         }
         let control = SharedRequestList {
             process_set: list.process_set,
@@ -236,7 +236,7 @@ impl Relay {
         };
         match self.sets.get_mut(&list.process_set) {
             Some(set) => set.take_in(from, list, now, &mut self.outbox),
-            // Late words about a set that is no more: the coordinator knows what they are worth.
+            // Late requests in a set that was removed: the coordinator drops them.
             None if list.has_requests() => self.outbox.push(list),
             None => {}
         }
@@ -249,7 +249,7 @@ impl Relay {
     }
 }
 
-/// Appends a part; it is said together with the one before it if that says the same for others.
+/// Appends a part, merged with the one before it if that has the same content for other ranks.
 fn append(outbox: &mut Vec<SharedRequestList>, list: SharedRequestList) {
     if let Some(last) = outbox.last_mut()
         && last.process_set == list.process_set
@@ -276,15 +276,15 @@ fn says_something(list: &SharedRequestList) -> bool {
     list.has_requests() || list.shutdown || !list.changes.is_empty() || list.halted.is_some()
 }
 
-/// Whether more may be added to what a part asks for: nothing is asked for after a join, a change or
-/// the end in the same breath.
+/// Whether more may be added to what a part asks for: nothing is asked for after a join, a change
+/// or the end in the same message.
 fn is_open(list: &SharedRequestList) -> bool {
     let last = list.requests.last();
     let joins = last.is_some_and(|shared| shared.request.kind == OpKind::Join);
     list.changes.is_empty() && !list.shutdown && list.halted.is_none() && !joins
 }
 
-/// Whether a response list says that a join is over.
+/// Whether a response list ends a join.
 fn ends_join(response_list: &ResponseList) -> bool {
     let mut responses = response_list.responses.iter();
     responses.any(|response| matches!(response, Response::Joined { .. }))

@@ -1,10 +1,10 @@
-//! Who has asked for a tensor, and how. Ranks that asked in the same way, up to what may differ
-//! between ranks, are one group: whoever looks at a tensor looks at groups, not at ranks.
+//! Which ranks have asked for a tensor, and how. Ranks that asked in the same way, up to what may
+//! differ between ranks, are one group: the negotiation looks at groups, not at ranks.
 
 use hvd_types::{OpKind, Rank, Ranks};
 use hvd_wire::{CacheId, Request, SharedRequest};
 
-/// What was said when a tensor was asked for; `A` is what is known about a number.
+/// How a tensor was asked for; `A` is what is known about a number.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RequestForm<A> {
     /// The number of an earlier agreement.
@@ -22,7 +22,7 @@ pub(crate) struct RequesterGroup<A> {
     pub(crate) form: RequestForm<A>,
 }
 
-/// Everybody who has asked for a tensor; groups in the order in which their first ranks asked.
+/// All ranks that have asked for a tensor; groups in the order in which their first ranks asked.
 #[derive(Debug)]
 pub(crate) struct Requesters<A>(Vec<RequesterGroup<A>>);
 

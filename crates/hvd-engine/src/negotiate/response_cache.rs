@@ -1,7 +1,7 @@
 //! Every rank's memory of what was agreed: the worker's half of the response cache.
 //!
 //! It holds what the coordinator numbered, together with this rank's own request of that time, and
-//! forgets exactly what response lists tell it to. If the same request comes again, its number is sent.
+//! forgets exactly what response lists evict. If the same request comes again, its number is sent.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! A rank's part in the negotiation: rank 0 decides, ranks with others below them in the tree pass
-//! words up and response lists down, all others speak for themselves.
+//! A rank's role in the negotiation: rank 0 decides, ranks with others below them in the tree pass
+//! requests up and response lists down, leaves send their own requests.
 //!
-//! Messages come and go as bytes of the wire; who carries them is somebody else's business.
+//! Messages come and go as bytes of the wire; `session.rs` moves them.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::relay::{Relay, ResponseRoute};
 use super::tree::TreePosition;
 use crate::stall::StallReport;
 
-/// One rank's part.
+/// One rank's role.
 #[derive(Debug)]
 pub(crate) struct ControlRole {
     place: TreePosition,
@@ -28,7 +28,7 @@ enum RoleKind {
     Leaf,
 }
 
-/// What a rank has to tell its parent.
+/// What a rank sends to its parent.
 #[derive(Debug)]
 pub(crate) enum Upward {
     /// For itself.
@@ -47,7 +47,7 @@ impl Upward {
 }
 
 impl ControlRole {
-    /// The part of a rank at its place; rank 0 brings the hub.
+    /// The role of a rank at its position; rank 0 brings the hub.
     pub(crate) fn new(place: TreePosition, hub: Option<Hub>, hold: Duration) -> Self {
         let kind = match hub {
             Some(hub) => RoleKind::Root(Box::new(hub)),
@@ -61,12 +61,12 @@ impl ControlRole {
         &self.place
     }
 
-    /// Whether this rank passes on what others say.
+    /// Whether this rank passes on the requests of others.
     pub(crate) fn is_relay(&self) -> bool {
         matches!(self.kind, RoleKind::Relay(_))
     }
 
-    /// On rank 0: who decides.
+    /// On rank 0: the hub, which decides.
     pub(crate) fn hub(&self) -> Option<&Hub> {
         match &self.kind {
             RoleKind::Root(hub) => Some(hub),
@@ -74,7 +74,7 @@ impl ControlRole {
         }
     }
 
-    /// Takes what this rank itself has to say. What is to be passed up at once, if anything.
+    /// Takes this rank's own requests. Returns what is to be passed up at once, if anything.
     pub(crate) fn send(
         &mut self,
         message: RequestList,
@@ -92,7 +92,7 @@ impl ControlRole {
         }
     }
 
-    /// Takes in what a child has to say.
+    /// Takes in a child's message.
     pub(crate) fn receive(&mut self, from: Rank, bytes: &[u8], now: Instant) -> Result<(), Breach> {
         let breach = |error| Breach { rank: from, error };
         let garbled = |error| breach(ProtocolError::Garbled(error));
@@ -128,7 +128,7 @@ impl ControlRole {
         }
     }
 
-    /// On rank 0: what is decided now, and whom it is for.
+    /// On rank 0: what is decided now, and its route.
     pub(crate) fn decide(&mut self, now: Instant) -> Vec<(ResponseList, ResponseRoute)> {
         let RoleKind::Root(hub) = &mut self.kind else {
             return Vec::new();
@@ -147,7 +147,7 @@ impl ControlRole {
         hub.decide(now).into_iter().map(addressed).collect()
     }
 
-    /// Whom a response list from the parent is for.
+    /// The route of a response list from the parent.
     pub(crate) fn route(&mut self, response_list: &ResponseList) -> ResponseRoute {
         match &mut self.kind {
             RoleKind::Relay(relay) => relay.route(response_list),
@@ -167,7 +167,7 @@ impl ControlRole {
         }
     }
 
-    /// On rank 0: what there is to say about stalled tensors.
+    /// On rank 0: reports about stalled tensors.
     pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<StallReport> {
         match &mut self.kind {
             RoleKind::Root(hub) => hub.look_for_stalls(now),

@@ -27,9 +27,9 @@ pub(crate) struct SetNegotiation {
 impl SetNegotiation {
     /// A job of `size` ranks with only the global set.
     pub(crate) fn new(size: usize) -> Self {
-        let everybody = (0..size).map(Rank::from_index).collect();
+        let members = (0..size).map(Rank::from_index).collect();
         Self {
-            sets: BTreeMap::from([(ProcessSetId::GLOBAL, everybody)]),
+            sets: BTreeMap::from([(ProcessSetId::GLOBAL, members)]),
             free: VecDeque::new(),
             next: 1,
             requested: vec![VecDeque::new(); size],

@@ -1,10 +1,10 @@
-//! Who speaks to the coordinator for whom: ranks as a tree with rank 0 at its root.
+//! The control tree: how requests reach the coordinator, rank 0, which is its root.
 //!
 //! The lowest rank of each host leads it. Leaders form a tree, and below each leader so do the
 //! other ranks of its host. A node's range of hosts or ranks, without the node itself, is cut into
 //! at most [`FAN_OUT`] even parts, each below its first: the depth is logarithmic, and where ranks
 //! are numbered by host, every subtree is one span of ranks. A pure function of the topology,
-//! so all ranks find the same tree without a word.
+//! so all ranks find the same tree without communication.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use hvd_types::{Rank, Ranks, Topology};
 /// Most children that a rank has on its host, and most that a leader has on others.
 pub(crate) const FAN_OUT: usize = 8;
 
-/// Up to so many ranks all speak to rank 0 themselves: it handles their messages sooner than a relay
-/// would pass them on.
+/// Up to so many ranks all send their requests to rank 0: it handles their messages sooner than a
+/// relay would pass them on.
 pub(crate) const STAR_RANKS: usize = 32;
 
-/// One rank's place in the tree.
+/// One rank's position in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreePosition {
     pub(crate) rank: Rank,
@@ -26,22 +26,22 @@ pub(crate) struct TreePosition {
     pub(crate) children: Vec<Child>,
 }
 
-/// A rank that is told what to do by another, and passes it on.
+/// A rank directly below another one, and the ranks below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) rank: Rank,
-    /// The child itself and all ranks it speaks for.
+    /// The child itself and all ranks below it.
     pub(crate) below: Ranks,
 }
 
 impl Child {
-    /// Whether it speaks for nobody but itself.
+    /// Whether no ranks are below it.
     pub(crate) fn is_leaf(&self) -> bool {
         self.below.len() == 1
     }
 }
 
-/// The tree of a job, from which the place of every rank can be told.
+/// The tree of a job, which gives the position of every rank.
 #[derive(Debug)]
 pub(crate) struct ControlTree {
     topology: Topology,
@@ -57,7 +57,7 @@ impl ControlTree {
         }
     }
 
-    /// The place of a rank of the job.
+    /// The position of a rank of the job.
     pub(crate) fn place(&self, rank: Rank) -> TreePosition {
         let location = self.topology.location(rank);
         let (host, index) = location.map_or((0, 0), |at| (at.host, at.local_rank));
@@ -85,7 +85,7 @@ impl ControlTree {
 }
 
 impl TreePosition {
-    /// The place of a rank where everybody speaks to rank 0 directly.
+    /// The position of a rank in a star: all ranks are children of rank 0.
     pub(crate) fn in_star(rank: Rank, size: usize) -> Self {
         let root = rank == Rank::COORDINATOR;
         let others = (1..if root { size } else { 0 }).map(Rank::from_index);

@@ -1,4 +1,4 @@
-//! What the flight recorder tells whoever asks this rank how it stands.
+//! What the flight recorder answers to a status query.
 
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,15 @@ impl FlightLog {
             .snapshot()
             .into_iter()
             .partition(|record| !record.state.is_over());
-        let mut told: Vec<Record> = pending.into_iter().take(MAX_OPERATIONS / 2).collect();
-        let room = MAX_OPERATIONS - told.len();
+        let mut chosen: Vec<Record> = pending.into_iter().take(MAX_OPERATIONS / 2).collect();
+        let room = MAX_OPERATIONS - chosen.len();
         let skipped = ended.len().saturating_sub(room);
-        told.extend(ended.into_iter().skip(skipped));
-        told.sort_unstable_by_key(|record| record.number);
-        told.into_iter().map(|record| status(record, now)).collect()
+        chosen.extend(ended.into_iter().skip(skipped));
+        chosen.sort_unstable_by_key(|record| record.number);
+        chosen
+            .into_iter()
+            .map(|record| status(record, now))
+            .collect()
     }
 }
 

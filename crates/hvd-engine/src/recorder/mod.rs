@@ -2,8 +2,8 @@
 //!
 //! Always on, so it must cost next to nothing. The engine thread holds the [`Recorder`], the only
 //! writer; any thread may hold a [`History`] and look back. Writing takes no lock and allocates
-//! nothing: each record is a fixed number of atomic words under a version number (see [`version_lock`]), so
-//! a reader never delays the writer and never sees half a record.
+//! nothing: each record is a fixed number of atomic words under a version number (see
+//! [`version_lock`]), so a reader never delays the writer and never sees half a record.
 //!
 //! - `RING-1` the ring holds the last [`CAPACITY`] operations, oldest first in a snapshot.
 //! - `RING-2` a record in a snapshot is as it was at one moment; one that was being overwritten all

@@ -10,7 +10,7 @@
 //! 16..24   first eight dimensions
 //! ```
 //!
-//! How a reader gets a record that was never half written is told in [`version_lock`].
+//! [`version_lock`] explains how a reader gets a record that was never half written.
 //!
 //! [`version_lock`]: super::version_lock
 

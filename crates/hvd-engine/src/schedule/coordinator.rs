@@ -22,8 +22,8 @@ struct RunningSchedule {
     since: u64,
     /// How far each rank has come, once it does not go on.
     halted: Vec<Option<u64>>,
-    /// Whether all have been told not to go on.
-    told: bool,
+    /// Whether all ranks were asked to halt.
+    halt_sent: bool,
 }
 
 impl ScheduleCoordinator {
@@ -43,7 +43,7 @@ impl ScheduleCoordinator {
             round: operations.len() as u64,
             since: sequence,
             halted: vec![None; self.ranks],
-            told: false,
+            halt_sent: false,
         });
         ScheduleCommand::Begin(Schedule {
             number: self.count,
@@ -56,8 +56,8 @@ impl ScheduleCoordinator {
         self.running.is_some()
     }
 
-    /// Whether a message of somebody who has read response lists up to `seen` was sent before its sender
-    /// knew of the schedule that runs (`SCHEDULE-3`).
+    /// Whether a message of a rank that has read response lists up to `seen` was sent before its
+    /// sender knew of the schedule that runs (`SCHEDULE-3`).
     pub(crate) fn precedes_schedule(&self, seen: u64) -> bool {
         self.running
             .as_ref()
@@ -73,8 +73,8 @@ impl ScheduleCoordinator {
         }
     }
 
-    /// What there is to say now; `disturbed` if there is something that a schedule has no place for.
-    /// With the end comes the number of rounds that there were.
+    /// The next command, if any; `disturbed` if there is something that a schedule has no place
+    /// for. With the end comes the number of rounds that there were.
     pub(crate) fn decide(&mut self, disturbed: bool) -> Option<(ScheduleCommand, Option<u64>)> {
         let running = self.running.as_mut()?;
         let answers = running.halted.iter().flatten().count();
@@ -84,8 +84,8 @@ impl ScheduleCoordinator {
             self.running = None;
             return Some((ScheduleCommand::End { number, next }, Some(rounds)));
         }
-        if (disturbed || answers > 0) && !running.told {
-            running.told = true;
+        if (disturbed || answers > 0) && !running.halt_sent {
+            running.halt_sent = true;
             return Some((ScheduleCommand::Halt(running.number), None));
         }
         None

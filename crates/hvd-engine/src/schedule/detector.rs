@@ -1,4 +1,4 @@
-//! Notices, on rank 0, that the same tensors come over and over.
+//! Detects, on rank 0, that the same tensors come over and over.
 //!
 //! A step ends where a tensor comes for the second time. The order inside a step may change from
 //! one to the next, as it does when gradients of several ranks become ready in a race.
@@ -44,7 +44,7 @@ impl StepDetector {
         }
     }
 
-    /// Takes notice of tensors that are executed next.
+    /// Takes in the tensors that are executed next.
     pub(crate) fn observe(&mut self, tensors: &[Agreed]) {
         for tensor in tensors {
             match &tensor.reference {
@@ -99,7 +99,7 @@ impl StepDetector {
     }
 }
 
-/// Operations whose description says all there is to say about them.
+/// Operations that their description defines completely.
 fn may_be_scheduled(kind: OpKind) -> bool {
     matches!(
         kind,

@@ -1,5 +1,5 @@
-//! How far this rank has come in a schedule: which tensors it has for the operations to come, which of
-//! them it has called for, and whether it goes on.
+//! How far this rank has come in a schedule: which tensors it has for the operations to come, which
+//! of them it has called for, and whether it goes on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use hvd_wire::{CacheId, Operation, Schedule, ScheduleHalt, TensorRef};
 use crate::hash::FastMap;
 
 /// How long tensors may wait for others before they are negotiated instead, so that rank 0 learns
-/// who misses what.
+/// which ranks are missing.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One rank's way through a schedule.
+/// One rank's progress through a schedule.
 #[derive(Debug)]
 pub(crate) struct ScheduleProgress {
     number: u64,
     operations: Vec<ScheduledOperation>,
-    /// The scheduled of each tensor.
+    /// The operation of each tensor, by its index in `operations`.
     places: FastMap<CacheId, usize>,
     /// The operation that is executed next, counted over all rounds.
     next: u64,
@@ -44,8 +44,8 @@ struct ScheduledOperation {
 pub(crate) struct InvalidSchedule(u64);
 
 impl ScheduleProgress {
-    /// The beginning of a schedule. `is_inlined` says of an operation whether its tensors travel with the
-    /// notices; none if it is not known here.
+    /// The beginning of a schedule. `is_inlined` returns whether the tensors of an operation travel
+    /// with the notices; none if it is not known here.
     pub(crate) fn new(
         schedule: Schedule,
         now: Instant,
@@ -98,7 +98,7 @@ impl ScheduleProgress {
             return false;
         };
         let scheduled = &mut self.operations[place];
-        // A name is in flight once, so a tensor cannot come twice before its scheduled is executed.
+        // A name is in flight once, so a tensor cannot come twice before its operation is executed.
         let expected = scheduled.missing > 0;
         scheduled.missing -= usize::from(expected);
         expected
@@ -148,7 +148,7 @@ impl ScheduleProgress {
         !self.halted && !self.called && self.scheduled(self.next).missing > 0
     }
 
-    /// Notes when something began to wait.
+    /// Records when something began to wait.
     pub(crate) fn waits_since(&mut self, now: Instant) {
         self.progress = now;
     }
@@ -158,7 +158,7 @@ impl ScheduleProgress {
         (!self.halted).then(|| self.progress + WAIT_TIMEOUT)
     }
 
-    /// Goes on no more. What rank 0 is to be told, if it has not been.
+    /// Goes on no more. Returns what rank 0 has to learn of that, if it has not yet.
     pub(crate) fn halt(&mut self) -> Option<ScheduleHalt> {
         if std::mem::replace(&mut self.halted, true) {
             return None;

@@ -1,53 +1,54 @@
-//! Who has called for the next operation of a schedule.
+//! Which ranks have called for the next operation of a schedule.
 //!
-//! Among few ranks everybody tells everybody, so that one message's time is enough, and small
-//! tensors travel along. Among many, a rank tells the one after it; whoever has heard of the ranks
-//! before it tells the one two, four, eight places after it, until each has heard of all: as many
-//! messages per rank as the number of ranks has binary digits.
+//! Among few ranks each one notifies all others, so that the latency of one message is enough, and
+//! small tensors travel along. Among many it is a dissemination barrier: a rank notifies the one
+//! after it; in each further round, when the notice for that round has arrived, the one two, four,
+//! eight places after it: as many messages per rank as the number of ranks has binary digits.
 
 use std::collections::VecDeque;
 
 use hvd_types::Rank;
 use hvd_wire::ReadyNotice;
 
-/// Up to so many ranks tell each other directly.
+/// Up to so many ranks notify each other directly.
 const FEW_RANKS: usize = 8;
 
 /// The notices that have arrived.
 #[derive(Debug)]
-pub(crate) struct ReadyBarrier {
+pub struct ReadyBarrier {
     me: usize,
     size: usize,
     /// Whom notices are exchanged with, ascending.
     partners: Vec<Rank>,
     /// By partner, in the order in which they were sent.
-    heard: Vec<VecDeque<ReadyNotice>>,
-    /// Rounds in which this rank has been told of others, among many ranks.
+    arrived: Vec<VecDeque<ReadyNotice>>,
+    /// Rounds whose notice has arrived, among many ranks.
     rounds: u32,
 }
 
-/// How a ready barrier stands.
+/// The state of a ready barrier.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum BarrierStep {
-    /// Somebody has not called yet.
+pub enum BarrierStep {
+    /// The notice of this rank has not arrived.
     Waiting(Rank),
-    /// This rank now tells another one.
+    /// This rank now notifies another one.
     Notify(Rank),
-    /// Everybody has called.
+    /// All ranks have called.
     Complete,
 }
 
 impl ReadyBarrier {
-    pub(crate) fn new(me: Rank, size: usize) -> Self {
+    /// The barrier of rank `me` in a job of `size` ranks.
+    pub fn new(me: Rank, size: usize) -> Self {
         let mut this = Self {
             me: me.index(),
             size,
             partners: Vec::new(),
-            heard: Vec::new(),
+            arrived: Vec::new(),
             rounds: 0,
         };
         this.partners = this.find_partners();
-        this.heard.resize_with(this.partners.len(), VecDeque::new);
+        this.arrived.resize_with(this.partners.len(), VecDeque::new);
         this
     }
 
@@ -57,7 +58,7 @@ impl ReadyBarrier {
     }
 
     /// The ranks with which notices are exchanged, ascending.
-    pub(crate) fn partners(&self) -> &[Rank] {
+    pub fn partners(&self) -> &[Rank] {
         &self.partners
     }
 
@@ -74,25 +75,26 @@ impl ReadyBarrier {
         partners
     }
 
-    /// Whom to tell when this rank calls.
-    pub(crate) fn first_told(&mut self) -> Vec<Rank> {
+    /// Whom to notify when this rank calls.
+    pub fn first_notified(&mut self) -> &[Rank] {
         self.rounds = 0;
         if self.carries_tensors() {
-            self.others().collect()
-        } else {
-            vec![self.after(1)]
+            return &self.partners;
         }
+        let place = self.partners.binary_search(&self.after(1));
+        let place = place.unwrap_or_default();
+        &self.partners[place..=place]
     }
 
     /// A notice has arrived.
-    pub(crate) fn receive(&mut self, from: Rank, notice: ReadyNotice) {
+    pub fn receive(&mut self, from: Rank, notice: ReadyNotice) {
         if let Ok(place) = self.partners.binary_search(&from) {
-            self.heard[place].push_back(notice);
+            self.arrived[place].push_back(notice);
         }
     }
 
     /// What is to be done next for an operation of a schedule that this rank has called for.
-    pub(crate) fn step(&mut self, schedule: u64, operation: u64) -> BarrierStep {
+    pub fn step(&mut self, schedule: u64, operation: u64) -> BarrierStep {
         if self.carries_tensors() {
             let missing = (0..self.partners.len())
                 .find(|&place| !self.has_called(place, schedule, operation));
@@ -108,7 +110,7 @@ impl ReadyBarrier {
         if !self.has_called(place, schedule, operation) {
             return BarrierStep::Waiting(from);
         }
-        self.heard[place].pop_front();
+        self.arrived[place].pop_front();
         self.rounds += 1;
         if self.rounds == self.last_round() {
             return BarrierStep::Complete;
@@ -116,13 +118,13 @@ impl ReadyBarrier {
         BarrierStep::Notify(self.after(1 << self.rounds))
     }
 
-    /// The tensors that came with the notices of a complete ready barrier, by rank; this rank's place is
-    /// empty.
+    /// The tensors that came with the notices of a complete ready barrier, by rank; this rank's
+    /// place is empty.
     pub(crate) fn take_tensors(&mut self) -> Vec<Vec<u8>> {
         if !self.carries_tensors() {
             return Vec::new();
         }
-        let taken = self.heard.iter_mut().map(VecDeque::pop_front);
+        let taken = self.arrived.iter_mut().map(VecDeque::pop_front);
         let mut tensors: Vec<Vec<u8>> = taken
             .map(|notice| notice.map(|notice| notice.tensors).unwrap_or_default())
             .collect();
@@ -132,7 +134,7 @@ impl ReadyBarrier {
 
     /// Whether a partner's notice is there. Older ones are of schedules that have ended.
     fn has_called(&mut self, place: usize, schedule: u64, operation: u64) -> bool {
-        let notices = &mut self.heard[place];
+        let notices = &mut self.arrived[place];
         while let Some(notice) = notices.front() {
             if (notice.schedule, notice.operation) >= (schedule, operation) {
                 return (notice.schedule, notice.operation) == (schedule, operation);
@@ -142,7 +144,7 @@ impl ReadyBarrier {
         false
     }
 
-    /// Rounds until all have heard of all.
+    /// Rounds until every rank knows that all have called.
     fn last_round(&self) -> u32 {
         self.size.next_power_of_two().ilog2()
     }
@@ -185,7 +187,7 @@ mod tests {
         let mut early = 0;
         for (position, &rank) in order.iter().enumerate() {
             called[rank] = true;
-            for peer in calls[rank].first_told() {
+            for peer in calls[rank].first_notified().to_vec() {
                 calls[peer.index()].receive(Rank::from_index(rank), notice(operation));
             }
             let mut moved = true;

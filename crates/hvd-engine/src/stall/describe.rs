@@ -1,5 +1,5 @@
-//! How a rank stands that others wait for, in one sentence: what it finished last, what it has under
-//! way, and where its program is. A pure function of what the rank told.
+//! The state of a rank that others wait for, in one sentence: what it finished last, what it has in
+//! flight, and where its program is. A pure function of the rank's snapshot.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use super::{LastRequest, RankLocation};
 /// Operations under way that are named.
 const MOST_PENDING: usize = 3;
 
-/// What the ranks told that were asked.
+/// The answers of the ranks that were asked.
 #[derive(Debug, Default)]
 pub(crate) struct StallAnswers {
     pub(crate) snapshots: BTreeMap<Rank, RankSnapshot>,

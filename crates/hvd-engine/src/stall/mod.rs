@@ -1,13 +1,14 @@
 //! Tensors that some ranks have asked for and others have not, for too long.
 //!
-//! A pure machine, one for each process set, fed by the coordinator: [`StallInspector::requested`] when
-//! a rank asks for a tensor, [`StallInspector::answered`] when all have. The time is an argument.
-//! It decides what is worth telling and when to look again; it logs nothing and ends nothing. The
-//! words are in [`text`] and [`describe`]; who asks the missing ranks is [`reporter`].
+//! A pure machine, one for each process set, fed by the coordinator: [`StallInspector::requested`]
+//! when a rank asks for a tensor, [`StallInspector::answered`] when all have. The time is an
+//! argument. It decides what is worth reporting and when to look again; it logs nothing and ends
+//! nothing. The texts are in [`text`] and [`describe`]; [`reporter`] asks the missing ranks.
 //!
 //! - `STALL-1` a tensor is reported once for each time it is stalled.
 //! - `STALL-2` ranks that have joined are not missed.
-//! - `STALL-3` `next_check` is never later than the next stalled tensor, so a wait until then misses none.
+//! - `STALL-3` `next_check` is never later than the next stalled tensor, so a wait until then
+//!   misses none.
 
 mod describe;
 pub(crate) mod reporter;
@@ -51,7 +52,7 @@ pub(crate) struct StalledTensor {
     pub(crate) last_requests: Vec<LastRequest>,
 }
 
-/// What there is to say about stalled tensors of one process set.
+/// What to report about stalled tensors of one process set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StallReport {
     pub(crate) limits: StallOptions,
@@ -68,7 +69,7 @@ pub(crate) struct LastRequest {
     pub(crate) requested: Option<(Arc<str>, Duration)>,
 }
 
-/// Who waits for what, in one process set.
+/// Which ranks wait for which tensors, in one process set.
 #[derive(Debug)]
 pub(crate) struct StallInspector {
     options: StallOptions,
@@ -122,7 +123,7 @@ impl StallInspector {
         self.tensors.insert(Arc::clone(name), wait);
     }
 
-    /// Ranks have said something; this is the tensor that they asked for last.
+    /// Ranks have sent requests; this is the tensor that they asked for last.
     pub(crate) fn last_requested(&mut self, ranks: &Ranks, name: &Arc<str>, now: Instant) {
         for rank in ranks.iter() {
             self.last_requests.insert(rank, (Arc::clone(name), now));
@@ -137,7 +138,7 @@ impl StallInspector {
         }
     }
 
-    /// A rank has no more data; nobody waits for it until [`Self::join_over`].
+    /// A rank has no more data; it is not missed until [`Self::join_over`].
     pub(crate) fn joined(&mut self, rank: Rank) {
         self.joined.insert(rank);
     }
@@ -152,7 +153,7 @@ impl StallInspector {
         self.next
     }
 
-    /// Everything there is to say now.
+    /// Everything to report now.
     pub(crate) fn look(&mut self, now: Instant) -> StallReport {
         StallReport {
             limits: self.options,
@@ -212,10 +213,10 @@ impl StallInspector {
     }
 
     fn last_requests(&self, rank: Rank, now: Instant) -> LastRequest {
-        let told = |(name, when): &(Arc<str>, Instant)| {
+        let ago = |(name, when): &(Arc<str>, Instant)| {
             (Arc::clone(name), now.saturating_duration_since(*when))
         };
-        let requested = self.last_requests.get(&rank).map(told);
+        let requested = self.last_requests.get(&rank).map(ago);
         LastRequest { rank, requested }
     }
 

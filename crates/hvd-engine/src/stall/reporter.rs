@@ -1,6 +1,6 @@
-//! Reports stalled tensors. Asking the missing ranks for their state takes up to [`ANSWER_TIMEOUT`],
-//! for which the engine thread has no time: a thread of its own, started with the first stall, asks
-//! them, then logs the warning, or stores the failure and wakes the engine.
+//! Reports stalled tensors. Asking the missing ranks for their state takes up to
+//! [`ANSWER_TIMEOUT`], for which the engine thread has no time: a thread of its own, started with
+//! the first stall, asks them, then logs the warning, or stores the failure and wakes the engine.
 //!
 //! Without a way to ask (ranks as threads, in tests) the report is written at once.
 
@@ -20,7 +20,7 @@ use super::{StallReport, StalledTensor};
 /// How long the missing ranks have to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Rank 0's questions about stalled tensors.
+/// Reports rank 0's findings about stalled tensors.
 #[derive(Debug)]
 pub(crate) struct StallReporter {
     status_query: Option<StatusQuery>,
@@ -32,7 +32,7 @@ pub(crate) struct StallReporter {
     thread: Option<ReporterThread>,
 }
 
-/// The thread, and the way to it.
+/// The thread, and the channel to it.
 #[derive(Debug)]
 struct ReporterThread {
     reports: Option<Sender<StallReport>>,
@@ -75,7 +75,7 @@ impl StallReporter {
         self.is_fatal.then(|| lock(&self.failure).take()).flatten()
     }
 
-    /// The way to the thread, which is started if need be; none if there is nobody to ask.
+    /// The channel to the thread, which is started if need be; none without a way to ask ranks.
     fn thread(&mut self) -> Option<&Sender<StallReport>> {
         let status_query = self.status_query.as_ref()?;
         if self.thread.is_none() {
@@ -129,7 +129,7 @@ fn ask(status_query: &StatusQuery, report: &StallReport) -> StallAnswers {
     ranks.dedup();
     let answers = status_query.ask(&ranks, ANSWER_TIMEOUT).into_iter();
     let snapshots = answers
-        .filter_map(|(rank, said)| Some((rank, RankSnapshot::decode(&said).ok()?)))
+        .filter_map(|(rank, answer)| Some((rank, RankSnapshot::decode(&answer).ok()?)))
         .collect();
     StallAnswers {
         snapshots,
@@ -137,7 +137,7 @@ fn ask(status_query: &StatusQuery, report: &StallReport) -> StallAnswers {
     }
 }
 
-/// Says what is to be said.
+/// Logs the warning, or stores the failure.
 fn conclude(
     report: &StallReport,
     answers: Option<&StallAnswers>,

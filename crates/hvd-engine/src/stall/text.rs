@@ -1,4 +1,4 @@
-//! What users are told about stalled tensors. Pure functions of stalled tensors; word for word what the
+//! What users read about stalled tensors. Pure functions of stalled tensors; word for word what the
 //! log and the final error say, each one paragraph.
 
 use std::collections::BTreeMap;
@@ -41,14 +41,14 @@ pub(crate) fn warning(
     text
 }
 
-/// The tensor that waits for longest, about which most is said.
+/// The tensor that waits for longest, which the text describes most fully.
 pub(super) fn oldest(stalled: &[StalledTensor]) -> Option<&StalledTensor> {
     stalled
         .iter()
         .max_by_key(|stalled_tensor| stalled_tensor.waited)
 }
 
-/// How the ranks stand that are missed: what they told, or else what they did last.
+/// The state of the missing ranks: what they answered, or else what they did last.
 fn standings(stalled_tensor: &StalledTensor, answers: Option<&StallAnswers>) -> String {
     let phrases: Vec<_> = match answers {
         Some(answers) => {

@@ -11,7 +11,7 @@
 //! recording and nothing else.
 //!
 //! - `TRACE-1` the file is valid JSON after every write and in the middle of it, whatever happens to
-//!   the process; `file.rs` tells how, and the one moment that is excepted.
+//!   the process; `file.rs` describes how, and the one moment that is excepted.
 //! - `TRACE-2` whatever events are lost, the begin and end events of a tensor nest properly.
 //! - `TRACE-3` each recording has a complete file of its own: process numbers start over.
 
@@ -33,7 +33,7 @@ use hvd_types::{DType, OpKind, Shape};
 use self::clock::{Clock, SystemClock};
 pub(crate) use self::event::Activity;
 use self::event::{Happening, TimelineEvent};
-use self::writer::{EventSender, TimelineWriter};
+use self::writer::{TimelineSink, TimelineWriter};
 
 /// Events that may wait for the writer. At some 60 bytes each, a few megabytes while recording;
 /// enough for a second of the busiest job, and the writer keeps up with that.
@@ -65,7 +65,7 @@ struct TimelineState {
     /// Whether `sink` holds anything; read on the hot path before anything else.
     recording: AtomicBool,
     marks_cycles: AtomicBool,
-    sink: Mutex<Option<EventSender>>,
+    sink: Mutex<Option<TimelineSink>>,
     /// Held while a recording is started or stopped, so that two such calls take turns.
     writer: Mutex<Option<TimelineWriter>>,
 }
@@ -123,49 +123,49 @@ impl Timeline {
 
     /// Some rank has asked for a tensor. Only the first call of a negotiation counts.
     pub(crate) fn negotiate_start(&self, name: &Arc<str>, kind: OpKind) {
-        self.note(name, Happening::NegotiateStart(kind));
+        self.record(name, Happening::NegotiateStart(kind));
     }
 
     /// A rank, by its number in the process set, has asked for a tensor.
     pub(crate) fn rank_ready(&self, name: &Arc<str>, rank: u32) {
-        self.note(name, Happening::RankReady(rank));
+        self.record(name, Happening::RankReady(rank));
     }
 
     /// All ranks have asked for a tensor.
     pub(crate) fn negotiate_end(&self, name: &Arc<str>) {
-        self.note(name, Happening::NegotiateEnd);
+        self.record(name, Happening::NegotiateEnd);
     }
 
     /// What was agreed for a tensor waits for operations before it.
     pub(crate) fn operation_queued(&self, name: &Arc<str>, kind: OpKind) {
-        self.note(name, Happening::Queued(kind));
+        self.record(name, Happening::Queued(kind));
     }
 
     /// What was agreed for a tensor begins.
     pub(crate) fn operation_start(&self, name: &Arc<str>, kind: OpKind) {
-        self.note(name, Happening::OperationStart(kind));
+        self.record(name, Happening::OperationStart(kind));
     }
 
     /// The ranks did not agree on a tensor.
     pub(crate) fn operation_refused(&self, name: &Arc<str>) {
-        self.note(name, Happening::Refused);
+        self.record(name, Happening::Refused);
     }
 
     /// A part of a tensor's operation begins.
     pub(crate) fn activity_start(&self, name: &Arc<str>, activity: Activity) {
-        self.note(name, Happening::ActivityStart(activity));
+        self.record(name, Happening::ActivityStart(activity));
     }
 
     /// The part ends.
     pub(crate) fn activity_end(&self, name: &Arc<str>) {
-        self.note(name, Happening::ActivityEnd);
+        self.record(name, Happening::ActivityEnd);
     }
 
     /// A tensor's operation ends; with the result's type and shape if it succeeded.
     pub(crate) fn operation_end(&self, name: &Arc<str>, result: Option<(DType, &Shape)>) {
         if self.is_recording() {
             let result = result.map(|(dtype, shape)| (dtype, shape.clone()));
-            self.note(name, Happening::OperationEnd(result));
+            self.record(name, Happening::OperationEnd(result));
         }
     }
 
@@ -177,7 +177,7 @@ impl Timeline {
         }
     }
 
-    fn note(&self, name: &Arc<str>, happening: Happening) {
+    fn record(&self, name: &Arc<str>, happening: Happening) {
         if self.is_recording() {
             let name = Arc::clone(name);
             let when = self.shared.clock.now();

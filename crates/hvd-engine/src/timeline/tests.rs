@@ -149,7 +149,7 @@ fn trace_1_a_crash_after_any_event_leaves_valid_json() {
     assert_eq!(count, 2);
     for name in names.map(Arc::<str>::from) {
         for happening in full_life() {
-            trace.note(&TimelineEvent::Tensor(
+            trace.add(&TimelineEvent::Tensor(
                 started,
                 Arc::clone(&name),
                 happening,
@@ -178,7 +178,7 @@ fn trace_1_no_write_of_objects_crosses_a_page() {
     for round in 0..700 {
         let name: Arc<str> = format!("tensor.{round}{}", "x".repeat(round % 97)).into();
         for happening in full_life() {
-            trace.note(&TimelineEvent::Tensor(
+            trace.add(&TimelineEvent::Tensor(
                 started,
                 Arc::clone(&name),
                 happening,
@@ -218,13 +218,13 @@ fn a_name_longer_than_a_page_is_written_all_the_same() {
     let mut file = TraceFile::create(&mut memory, &Trace::opening(std::time::UNIX_EPOCH)).unwrap();
     let mut trace = Trace::new(started);
     let name = "n".repeat(300_000);
-    trace.note(&TimelineEvent::Tensor(
+    trace.add(&TimelineEvent::Tensor(
         started,
         name.as_str().into(),
         Happening::Refused,
     ));
     file.append(&trace.take()).unwrap();
-    trace.note(&TimelineEvent::Cycle(started));
+    trace.add(&TimelineEvent::Cycle(started));
     file.append(&trace.take()).unwrap();
     let objects = objects(file.medium().text());
     assert_eq!(objects.len(), 2 + 4 + 1);
@@ -287,7 +287,7 @@ proptest! {
         let lives = std::iter::repeat_with(full_life).take(4).flatten();
         for (happening, lost) in lives.zip(&lost) {
             if !lost {
-                trace.note(&TimelineEvent::Tensor(started, "x".into(), happening));
+                trace.add(&TimelineEvent::Tensor(started, "x".into(), happening));
             }
         }
         let text = format!("[{}]", trace.take().text.trim_start_matches(",\n"));

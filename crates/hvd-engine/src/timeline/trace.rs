@@ -80,7 +80,7 @@ impl Trace {
     }
 
     /// Takes in an event.
-    pub(super) fn note(&mut self, event: &TimelineEvent) {
+    pub(super) fn add(&mut self, event: &TimelineEvent) {
         match event {
             TimelineEvent::Cycle(when) => {
                 let ts = self.micros(*when);
@@ -95,7 +95,7 @@ impl Trace {
         }
     }
 
-    /// Says that events were lost.
+    /// Adds an event that says that others were lost.
     pub(super) fn note_dropped(&mut self, count: u64, when: Instant) {
         let ts = self.micros(when);
         self.push(format_args!(

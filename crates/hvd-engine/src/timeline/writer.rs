@@ -2,7 +2,7 @@
 //!
 //! The thread sleeps in the queue; the file is written whenever the queue has run empty or enough
 //! has come together, so an event is in the file shortly after it happened. It ends when the last
-//! [`EventSender`] is gone and the queue is empty, or when the file cannot be written.
+//! [`TimelineSink`] is gone and the queue is empty, or when the file cannot be written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,15 +27,15 @@ const WRITE_SIZE: usize = 64 << 10;
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The near end of the queue.
-pub(super) struct EventSender {
+pub(super) struct TimelineSink {
     sender: SyncSender<TimelineEvent>,
     dropped: Arc<AtomicU64>,
 }
 
-/// The far end has ended; nobody will read any more events.
+/// The far end has ended; no more events will be read.
 pub(super) struct WriterIsGone;
 
-impl EventSender {
+impl TimelineSink {
     /// Hands over an event, or counts it as lost if there is no place for it. Never waits.
     pub(super) fn push(&self, event: TimelineEvent) -> Result<(), WriterIsGone> {
         match self.sender.try_send(event) {
@@ -56,10 +56,10 @@ pub(super) struct EventReceiver {
 }
 
 /// A queue of a given length.
-pub(super) fn queue(capacity: usize) -> (EventSender, EventReceiver) {
+pub(super) fn queue(capacity: usize) -> (TimelineSink, EventReceiver) {
     let (sender, events) = mpsc::sync_channel(capacity);
     let dropped = Arc::new(AtomicU64::new(0));
-    let sink = EventSender {
+    let sink = TimelineSink {
         sender,
         dropped: Arc::clone(&dropped),
     };
@@ -80,7 +80,7 @@ impl TimelineWriter {
         path: &Path,
         clock: &dyn Clock,
         capacity: usize,
-    ) -> io::Result<(Self, EventSender)> {
+    ) -> io::Result<(Self, TimelineSink)> {
         let started = clock.now();
         let file = output_file::create_seekable(path)?;
         let file = TraceFile::create(file, &Trace::opening(clock.wall()))?;
@@ -122,7 +122,7 @@ impl TimelineWriter {
     }
 }
 
-/// Writes events until there are no more, and says once what went wrong.
+/// Writes events until there are no more, and logs once what went wrong.
 pub(super) fn run<M: Medium>(
     mut file: TraceFile<M>,
     source: EventReceiver,
@@ -154,7 +154,7 @@ fn write_all<M: Medium>(
         let mut event = Ok(first);
         while let Ok(next) = event {
             latest = latest.max(next.when());
-            trace.note(&next);
+            trace.add(&next);
             if trace.pending() >= WRITE_SIZE {
                 file.append(&trace.take())?;
             }

@@ -1,4 +1,4 @@
-//! Operations that nobody waits for: what was said for their end is done, whatever happens.
+//! Operations completed by callback: the callback is called, whatever happens.
 
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ fn many_at_once_and_groups(wire: Wire) {
     });
 }
 
-/// A schedule waits for two tensors and only one of them comes, with nobody to ask for it.
+/// A schedule waits for two tensors and only one of them comes, which no caller waits for.
 fn a_schedule_does_not_keep_what_it_lacks_others_for(wire: Wire) {
     run(wire, 2, |job| {
         for _ in 0..10 {
@@ -74,8 +74,8 @@ fn a_schedule_does_not_keep_what_it_lacks_others_for(wire: Wire) {
     });
 }
 
-/// The program waits for each operation before it begins the next, and says so to nobody. A schedule
-/// takes them for one operation, until it notices.
+/// The program waits for each operation before it begins the next, without a call that the engine
+/// sees. A schedule takes them for one operation, until it notices.
 fn who_waits_without_a_word_does_not_wait_for_the_timeout_of_a_schedule(wire: Wire) {
     run(wire, 2, |job| {
         for _ in 0..40 {

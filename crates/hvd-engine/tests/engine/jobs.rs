@@ -58,7 +58,7 @@ impl Job {
         let completion = self.engine.change_process_sets(change)?;
         let outcome = completion
             .wait(hvd_testkit::DEADLINE)
-            .expect("a response_list before the deadline");
+            .expect("a response list before the deadline");
         Ok(ProcessSetId::new(outcome?.number.expect("a number")))
     }
 
@@ -106,7 +106,7 @@ pub(crate) fn run_meshes<T: Send + 'static>(
     run_ranks_with(meshes, move |_, mesh| {
         let job = job(mesh, &options);
         let result = body(&job);
-        // Whoever leaves ends the job for all, so nobody leaves before the others are done. It
+        // A rank that leaves ends the job for all, so none leaves before the others are done. It
         // fails if the test itself has ended the job.
         let _ = job.call(Submission::barrier(ProcessSetId::GLOBAL));
         result

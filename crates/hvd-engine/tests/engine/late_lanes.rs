@@ -12,7 +12,7 @@ pub(crate) type Delay = fn(Rank, Rank) -> Duration;
 /// Has each control lane open as long after its first use as `delay` says.
 pub(crate) fn with_late_lanes(meshes: Vec<Mesh>, delay: Delay) -> Vec<Mesh> {
     let late = |mesh: Mesh| Mesh {
-        transport: Box::new(Late {
+        transport: Box::new(LateLanes {
             inner: mesh.transport,
             delay,
             opens: HashMap::new(),
@@ -22,14 +22,14 @@ pub(crate) fn with_late_lanes(meshes: Vec<Mesh>, delay: Delay) -> Vec<Mesh> {
     meshes.into_iter().map(late).collect()
 }
 
-struct Late {
+struct LateLanes {
     inner: Box<dyn Transport>,
     delay: Delay,
     /// When the lanes open that were used.
     opens: HashMap<Rank, Instant>,
 }
 
-impl Transport for Late {
+impl Transport for LateLanes {
     fn rank(&self) -> Rank {
         self.inner.rank()
     }
@@ -65,7 +65,7 @@ impl Transport for Late {
         self.inner.try_recv(peer, lane, buffer)
     }
 
-    /// A lane that opens ends a wait of those who have something to send on it, and of nobody else.
+    /// A lane that opens ends a wait of a rank that has something to send on it, and no other.
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake> {
         let Interest::Control { unsent } = interest else {
             return self.inner.wait(interest, deadline);

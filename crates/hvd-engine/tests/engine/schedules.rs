@@ -1,5 +1,5 @@
 //! Steps that are always the same, and everything that can come between: whatever the ranks do, in
-//! whatever order, every result is right and nobody waits for ever.
+//! whatever order, every result is right and no rank waits for ever.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn steady_steps_need_no_negotiation(wire: Wire) {
         let before = job.engine.counts();
         (6..30).for_each(step);
         let after = job.engine.counts();
-        // Nobody can be further than the next step, whose end may bring other messages.
+        // No rank can be further than the next step, whose end may bring other messages.
         (30..32).for_each(step);
         (before, after)
     });
@@ -108,7 +108,7 @@ over_every_wire!(
     a_death_in_the_middle_of_a_schedule_is_named,
 );
 
-/// `SCHEDULE-4`: rank 1 hears of everybody at once, and must not begin before rank 2 has heard of it.
+/// `SCHEDULE-4`: rank 1 has all notices at once, and must not begin before rank 2 has its notice.
 #[test]
 fn nobody_begins_before_its_notes_have_left() {
     let delay: Delay = |from, to| {

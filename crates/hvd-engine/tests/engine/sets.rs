@@ -130,7 +130,7 @@ fn joined_ranks_change_nobodys_result(wire: Wire) {
             ReduceOp::Max,
             ReduceOp::Product,
         ];
-        // Known to the response cache before anybody joins.
+        // Known to the response cache before a rank joins.
         let _ = ops.map(reduce);
         if job.rank.index() > 0 {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! The coordinator's part in schedules: when one begins, and what is said of it while it runs.
+//! The coordinator's part in schedules: when one begins, and the commands about it while it runs.
 
 use hvd_types::Ranks;
 use hvd_wire::{ResponseList, ScheduleCommand, ScheduleHalt, TensorRef};
@@ -6,8 +6,8 @@ use hvd_wire::{ResponseList, ScheduleCommand, ScheduleHalt, TensorRef};
 use super::Coordinator;
 use crate::fusion::batches::{Agreed, fuse};
 
-/// The most that travels together by a schedule. A schedule has no need of large operations, and the
-/// smaller they are, the sooner the first gradients are on their way.
+/// The most that travels together by a schedule. A schedule has no need of large operations, and
+/// the smaller they are, the sooner the first gradients are on their way.
 const MOST_SCHEDULED_BYTES: u64 = 2 << 20;
 
 impl Coordinator {
@@ -57,7 +57,8 @@ impl Coordinator {
         self.schedule.is_running()
     }
 
-    /// What there is to say of the schedule; `disturbed` if there is something that it has no place for.
+    /// The next command about the schedule, if any; `disturbed` if there is something that it has
+    /// no place for.
     pub(crate) fn decide_schedule(&mut self, disturbed: bool) -> Option<ResponseList> {
         let disturbed = disturbed || self.options.timeline.is_recording();
         let (schedule, rounds) = self.schedule.decide(disturbed)?;

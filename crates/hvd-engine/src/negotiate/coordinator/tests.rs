@@ -70,7 +70,7 @@ fn told(reference: &TensorRef) -> (&str, Option<u64>) {
     }
 }
 
-/// Everybody asks for the same tensors; returns the response list.
+/// All ranks ask for the same tensors; returns the response list.
 fn round(
     coordinator: &mut Coordinator,
     size: usize,

@@ -1,7 +1,9 @@
-//! The schedule that runs, as a relay sees it: what came before it, and who below goes on with it.
+//! The schedule that runs, as a relay sees it: what came before it, and which ranks below follow
+//! it.
 //!
-//! The first rank that halts is passed up at once, so that rank 0 can tell all; the others together
-//! once all below have halted. So a schedule's end costs a relay two messages, however many are below.
+//! The first rank that halts is passed up at once, so that rank 0 can halt all; the others together
+//! once all below have halted. So a schedule's end costs a relay two messages, however many are
+//! below.
 
 use hvd_types::{ProcessSetId, Ranks};
 use hvd_wire::{ScheduleHalt, SharedRequestList};
@@ -13,7 +15,7 @@ pub(super) struct Halts {
     /// The response list with which it began.
     since: u64,
     /// Those whose halt was passed up.
-    told: Ranks,
+    passed_up: Ranks,
     /// Those whose halt was not.
     held: Ranks,
     /// The least that any of these has come.
@@ -26,14 +28,14 @@ impl Halts {
         Self {
             schedule,
             since,
-            told: Ranks::default(),
+            passed_up: Ranks::default(),
             held: Ranks::default(),
             next: u64::MAX,
         }
     }
 
-    /// Whether something was said before its speakers, who had read no response list after `read`, knew
-    /// of the schedule (`SCHEDULE-3`).
+    /// Whether something was sent before its senders, which had read no response list after `read`,
+    /// knew of the schedule (`SCHEDULE-3`).
     pub(super) fn is_after(&self, read: u64) -> bool {
         read < self.since
     }
@@ -51,20 +53,20 @@ impl Halts {
         }
         self.held.insert_all(ranks);
         self.next = self.next.min(halted.next);
-        let all = self.held.len() + self.told.len() >= below.len();
-        if !all && !self.told.is_empty() {
+        let all = self.held.len() + self.passed_up.len() >= below.len();
+        if !all && !self.passed_up.is_empty() {
             return None;
         }
         let halted = ScheduleHalt {
             schedule: self.schedule,
             next: std::mem::replace(&mut self.next, u64::MAX),
         };
-        self.told.insert_all(&self.held);
+        self.passed_up.insert_all(&self.held);
         Some(halt(std::mem::take(&mut self.held), halted))
     }
 }
 
-/// Says that ranks do not go on with a schedule.
+/// The message that ranks do not go on with a schedule.
 pub(super) fn halt(ranks: Ranks, halted: ScheduleHalt) -> SharedRequestList {
     SharedRequestList {
         process_set: ProcessSetId::GLOBAL,

@@ -29,7 +29,7 @@ pub(super) struct HeldRequests {
     ages: VecDeque<(Instant, Arc<str>)>,
     /// The last response list that all ranks behind each neighbour have read.
     seen: BTreeMap<Rank, u64>,
-    /// What the parent was told of that.
+    /// What the parent knows of that.
     told_seen: u64,
 }
 
@@ -38,10 +38,10 @@ pub(super) struct HeldRequests {
 struct Incomplete {
     /// Those that have asked, and what for, as far as it was not passed up.
     held: Requesters<()>,
-    /// Those whose words were passed up.
-    told: Ranks,
+    /// Those whose requests were passed up.
+    passed_up: Ranks,
     since: Instant,
-    /// The last response list that all had read of whom something is held, when they said it.
+    /// The last response list that all had read of which something is held, when they sent it.
     seen: u64,
 }
 
@@ -69,7 +69,7 @@ impl HeldRequests {
         &self.members
     }
 
-    /// Takes in what a neighbour says; what is to be passed up goes into the outbox.
+    /// Takes in a neighbour's requests; what is to be passed up goes into the outbox.
     pub(super) fn take_in(
         &mut self,
         from: Rank,
@@ -103,7 +103,7 @@ impl HeldRequests {
         }
     }
 
-    /// What the parent may be told that all ranks below have read, if that is news.
+    /// The last response list that all ranks below have read, if the parent does not know of it.
     pub(super) fn newly_seen(&mut self) -> Option<u64> {
         let held = self.tensors.values();
         let held = held.filter(|tensor| !tensor.held.is_empty());
@@ -144,14 +144,14 @@ impl HeldRequests {
         ranks: &Ranks,
         outbox: &mut Vec<SharedRequestList>,
     ) {
-        let form = |(_, name): &&(Instant, Arc<str>)| {
+        let is_theirs = |(_, name): &&(Instant, Arc<str>)| {
             let tensor = self.tensors.get(name);
             tensor.is_some_and(|tensor| tensor.held.first_common(ranks).is_some())
         };
         let names: Vec<Arc<str>> = self
             .ages
             .iter()
-            .filter(form)
+            .filter(is_theirs)
             .map(|(_, name)| Arc::clone(name))
             .collect();
         for name in names {
@@ -159,7 +159,7 @@ impl HeldRequests {
         }
     }
 
-    /// Remembers what a response list says about numbers and joins.
+    /// Remembers the numbers and joins of a response list.
     pub(super) fn learn(&mut self, response_list: &ResponseList) {
         for id in &response_list.evicted {
             self.names.remove(id);
@@ -200,10 +200,10 @@ impl HeldRequests {
         outbox: &mut Vec<SharedRequestList>,
     ) {
         let twice = self.tensors.get(name).is_some_and(|tensor| {
-            tensor.held.first_common(ranks).is_some() || tensor.told.first_common(ranks).is_some()
+            tensor.held.first_common(ranks).is_some()
+                || tensor.passed_up.first_common(ranks).is_some()
         });
-        // Words that break the rules, or are no part of what is gathered, are the coordinator's
-        // business.
+        // Requests that break the rules, or are not merged, are left to the coordinator.
         if twice
             || ranks.common(&self.members) != ranks.len()
             || ranks.first_common(&self.joined).is_some()
@@ -217,27 +217,27 @@ impl HeldRequests {
             ages.push_back((now, Arc::clone(name)));
             Incomplete {
                 held: Requesters::default(),
-                told: Ranks::default(),
+                passed_up: Ranks::default(),
                 since: now,
                 seen,
             }
         });
         tensor.seen = tensor.seen.min(seen);
         tensor.held.add(ranks, form);
-        let late = !tensor.told.is_empty();
+        let late = !tensor.passed_up.is_empty();
         if late || tensor.is_complete(&self.members, &self.joined) {
             self.release(name, outbox);
         }
     }
 
-    /// Passes up what is held of a tensor, and forgets the tensor if nobody is missing.
+    /// Passes up what is held of a tensor, and forgets the tensor if no rank is missing.
     fn release(&mut self, name: &Arc<str>, outbox: &mut Vec<SharedRequestList>) {
         let Some(tensor) = self.tensors.get_mut(name) else {
             return;
         };
         let held = std::mem::take(&mut tensor.held);
         for group in held.groups() {
-            tensor.told.insert_all(&group.ranks);
+            tensor.passed_up.insert_all(&group.ranks);
         }
         if tensor.is_complete(&self.members, &self.joined) {
             self.tensors.remove(name);
@@ -300,8 +300,8 @@ impl HeldRequests {
 impl Incomplete {
     /// Whether every one of `members` that has not joined has asked.
     fn is_complete(&self, members: &Ranks, joined: &Ranks) -> bool {
-        let form = self.held.len() + self.told.len();
-        let absent = self.held.common(joined) + self.told.common(joined);
-        form - absent == members.len() - joined.len()
+        let asked = self.held.len() + self.passed_up.len();
+        let absent = self.held.common(joined) + self.passed_up.common(joined);
+        asked - absent == members.len() - joined.len()
     }
 }

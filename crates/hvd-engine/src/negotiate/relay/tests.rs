@@ -155,7 +155,7 @@ fn relay_3_the_same_wish_of_several_ranks_is_said_together() {
     assert_eq!(
         message.lists[1].requests.len(),
         1,
-        "what rank 4 form for before"
+        "what rank 4 asked for before"
     );
     assert_eq!(message.lists[2].changes.len(), 1);
 }
@@ -207,7 +207,7 @@ fn relay_4_a_response_list_is_not_read_while_older_words_are_held() {
     assert_eq!(
         message.seen,
         [],
-        "number 1 was said by one that had not read response_list 1"
+        "number 1 was sent by one that had not read response list 1"
     );
     for rank in [2, 4] {
         names(&mut relay, rank, 1, 2, now);
@@ -249,11 +249,11 @@ fn response_lists_go_where_members_are() {
         }],
         ..ResponseList::default()
     };
-    let everybody = ResponseRoute {
+    let to_all = ResponseRoute {
         children: [3, 4].map(Rank::new).to_vec(),
         mine: true,
     };
-    assert_eq!(relay.route(&added), everybody);
+    assert_eq!(relay.route(&added), to_all);
     let about_it = ResponseList {
         process_set: id,
         ..ResponseList::default()
@@ -267,7 +267,7 @@ fn response_lists_go_where_members_are() {
         changes: vec![SetChangeResult::Removed(id)],
         ..ResponseList::default()
     };
-    assert_eq!(relay.route(&removed), everybody);
+    assert_eq!(relay.route(&removed), to_all);
     let now = Instant::now();
     let late = RequestList {
         process_set: id,

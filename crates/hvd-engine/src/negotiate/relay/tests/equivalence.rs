@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::negotiate::coordinator::{CoordinatorOptions, JoinDivisor};
 use crate::negotiate::hub::Hub;
-use crate::simulate::node::{OutgoingMessage, RequestResult, SimulatedRank};
+use crate::negotiate::negotiating_rank::{NegotiatingRank, OutgoingMessage, RequestResult};
 use crate::stall::StallOptions;
 
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ enum Action {
 
 /// All ranks, what is on its way between them, and who is next.
 struct World {
-    nodes: Vec<SimulatedRank>,
+    nodes: Vec<NegotiatingRank>,
     actions: Vec<VecDeque<Action>>,
     pending: Vec<BTreeSet<(ProcessSetId, Arc<str>)>>,
     links: BTreeMap<(Rank, Rank), VecDeque<Arc<[u8]>>>,
@@ -96,7 +96,7 @@ struct World {
 impl World {
     fn new(script: &Script, star: bool) -> Self {
         let size = script.topology.size();
-        let everybody: Arc<[Rank]> = (0..size).map(Rank::from_index).collect();
+        let members: Arc<[Rank]> = (0..size).map(Rank::from_index).collect();
         let node = |index| {
             let rank = Rank::from_index(index);
             let place = if star {
@@ -116,7 +116,7 @@ impl World {
                 ..CoordinatorOptions::default()
             };
             let hub = (index == 0).then(|| Hub::new(options));
-            SimulatedRank::new(place, &everybody, hub, HOLD)
+            NegotiatingRank::new(place, &members, hub, HOLD)
         };
         Self {
             nodes: (0..size).map(node).collect(),
@@ -176,10 +176,10 @@ impl World {
                     asked.entry(set).or_default().push(request);
                 }
                 Some(Action::Change(change)) if asked.is_empty() => {
-                    self.nodes[rank].wish(vec![change], false, now).unwrap();
+                    self.nodes[rank].request(vec![change], false, now).unwrap();
                 }
                 Some(Action::Leave) if asked.is_empty() => {
-                    self.nodes[rank].wish(Vec::new(), true, now).unwrap();
+                    self.nodes[rank].request(Vec::new(), true, now).unwrap();
                 }
                 _ => break,
             }
@@ -213,7 +213,7 @@ impl World {
         if rank == 0 && self.over {
             return;
         }
-        self.nodes[rank].turn(self.now).unwrap();
+        self.nodes[rank].advance(self.now).unwrap();
         self.collect(rank);
     }
 
@@ -353,9 +353,10 @@ fn told(answer: &RequestResult) -> (Option<ProcessSetId>, String) {
     }
 }
 
-/// Any two ranks hear about the sets that both are in, and about all sets, in the same order.
+/// Any two ranks get answers about the sets that both are in, and about all sets, in the same
+/// order.
 fn check_order(answers: &[Vec<RequestResult>], sets: &Sets) {
-    let heard = |rank: usize, other: usize| -> Vec<(Option<ProcessSetId>, String)> {
+    let answered = |rank: usize, other: usize| -> Vec<(Option<ProcessSetId>, String)> {
         let shared = |id: &ProcessSetId| sets[id].contains(&other) && sets[id].contains(&rank);
         let told = answers[rank].iter().map(told);
         told.filter(|(set, _)| set.as_ref().is_none_or(shared))
@@ -364,8 +365,8 @@ fn check_order(answers: &[Vec<RequestResult>], sets: &Sets) {
     for rank in 0..answers.len() {
         for other in 0..rank {
             assert_eq!(
-                heard(rank, other),
-                heard(other, rank),
+                answered(rank, other),
+                answered(other, rank),
                 "ranks {rank}, {other}"
             );
         }

@@ -1,29 +1,24 @@
 //! The wires and the clock: messages take time on their way, and of the ranks that handle them.
 //!
-//! A rank does one thing at a time. What arrives while it is busy waits, and is then handled in one
-//! turn, as in the engine's cycle.
+//! A rank does one thing at a time. What arrives while it is busy waits, and is then handled at
+//! once, as in one turn of the engine's cycle.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_types::{ProcessSetId, Rank, Topology};
+use hvd_engine::negotiation::{NegotiatingRank, OutgoingMessage};
+use hvd_engine::{EngineOptions, Error, Result, StallOptions};
+use hvd_types::{ProcessSetId, Rank};
 use hvd_wire::Request;
 
-use super::node::{OutgoingMessage, SimulatedRank};
-use super::{Costs, SimulatedJob, StepCost, Wiring};
-use crate::Result;
-use crate::negotiate::coordinator::CoordinatorOptions;
-use crate::negotiate::hub::Hub;
-use crate::negotiate::relay::HOLD;
-use crate::negotiate::tree::{ControlTree, FAN_OUT, TreePosition};
-use crate::stall::StallOptions;
+use crate::{Costs, SimulatedJob, StepCost, Wiring};
 
 /// All ranks of a job and what is on its way between them.
-pub(super) struct SimulatedNetwork {
+pub(crate) struct SimulatedNetwork {
     job: SimulatedJob,
-    ranks: Vec<RankState>,
+    ranks: Vec<SimulatedRank>,
     /// What happens next, by time and then in the order in which it was queued.
     events: BinaryHeap<Reverse<(Duration, u64, NetworkEvent)>>,
     queued: u64,
@@ -33,13 +28,13 @@ pub(super) struct SimulatedNetwork {
 }
 
 /// A rank, and what it is doing.
-struct RankState {
-    node: SimulatedRank,
+struct SimulatedRank {
+    negotiation: NegotiatingRank,
     host: usize,
     inbox: Vec<(Rank, Arc<[u8]>)>,
     submissions: Vec<Arc<[Request]>>,
     busy_until: Duration,
-    /// Whether a turn is queued that will see the inbox.
+    /// Whether a run is queued that will see the inbox.
     awake: bool,
     messages: u64,
     bytes: u64,
@@ -56,37 +51,32 @@ enum NetworkEvent {
         to: usize,
         bytes: Arc<[u8]>,
     },
-    Turn(usize),
+    /// A rank handles what is in its inbox.
+    Run(usize),
 }
 
 impl SimulatedNetwork {
-    pub(super) fn new(job: &SimulatedJob) -> Self {
-        let topology = job.topology();
-        let tree = ControlTree::new(&topology, FAN_OUT);
-        let everybody: Arc<[Rank]> = (0..job.ranks).map(Rank::from_index).collect();
-        let station = |index: usize| {
-            let rank = Rank::from_index(index);
-            let place = match job.wiring {
-                Wiring::Star => TreePosition::in_star(rank, job.ranks),
-                Wiring::Tree => tree.place(rank),
-            };
-            let hub = (index == 0).then(|| Hub::new(options(topology.clone())));
-            RankState {
-                node: SimulatedRank::new(place, &everybody, hub, HOLD),
-                host: index / job.per_host.max(1),
-                inbox: Vec::new(),
-                submissions: Vec::new(),
-                busy_until: Duration::ZERO,
-                awake: false,
-                messages: 0,
-                bytes: 0,
-                answers: 0,
-                answered: Duration::ZERO,
-            }
+    pub(crate) fn new(job: &SimulatedJob) -> Self {
+        let (topology, options) = (job.topology(), options());
+        let ranks = match job.wiring {
+            Wiring::Star => NegotiatingRank::star(&topology, &options),
+            Wiring::Tree => NegotiatingRank::tree(&topology, &options),
+        };
+        let simulated = |(index, negotiation)| SimulatedRank {
+            negotiation,
+            host: index / job.per_host.max(1),
+            inbox: Vec::new(),
+            submissions: Vec::new(),
+            busy_until: Duration::ZERO,
+            awake: false,
+            messages: 0,
+            bytes: 0,
+            answers: 0,
+            answered: Duration::ZERO,
         };
         Self {
             job: *job,
-            ranks: (0..job.ranks).map(station).collect(),
+            ranks: ranks.into_iter().enumerate().map(simulated).collect(),
             events: BinaryHeap::new(),
             queued: 0,
             start: Instant::now(),
@@ -96,13 +86,13 @@ impl SimulatedNetwork {
     }
 
     /// How many ranks each rank is connected with.
-    pub(super) fn connections(&self) -> impl Iterator<Item = usize> {
-        let places = self.ranks.iter().map(|station| station.node.place());
-        places.map(|place| place.neighbours().count())
+    pub(crate) fn connections(&self) -> impl Iterator<Item = usize> {
+        let ranks = self.ranks.iter();
+        ranks.map(|rank| rank.negotiation.connections())
     }
 
     /// Lets every rank submit its tensors, and runs until all of them are answered everywhere.
-    pub(super) fn step(&mut self) -> Result<StepCost> {
+    pub(crate) fn step(&mut self) -> Result<StepCost> {
         self.step = StepCost::default();
         let begin = self.now;
         let mut submitted = begin;
@@ -124,13 +114,13 @@ impl SimulatedNetwork {
             let missing = self.job.tensors.checked_sub(station.answers);
             if missing != Some(0) {
                 let text = format!("{} tensors were answered", station.answers);
-                return Err(crate::Error::Internal(text));
+                return Err(Error::Internal(text));
             }
             station.answers = 0;
             let messages = std::mem::take(&mut station.messages);
             self.step.most_messages = self.step.most_messages.max(messages);
             let bytes = std::mem::take(&mut station.bytes);
-            if station.node.place().parent.is_none() {
+            if station.negotiation.rank() == Rank::COORDINATOR {
                 (self.step.root_messages, self.step.root_bytes) = (messages, bytes);
             }
             station.submissions.clear();
@@ -146,49 +136,53 @@ impl SimulatedNetwork {
                 let now = self.start + self.now;
                 let station = &mut self.ranks[rank];
                 let requests = station.submissions[burst].to_vec();
-                station.node.submit(ProcessSetId::GLOBAL, requests, now)?;
+                station
+                    .negotiation
+                    .submit(ProcessSetId::GLOBAL, requests, now)?;
                 self.wake(rank);
             }
             NetworkEvent::Arrive { from, to, bytes } => {
                 self.ranks[to].inbox.push((from, bytes));
                 self.wake(to);
             }
-            NetworkEvent::Turn(rank) => self.turn(rank)?,
+            NetworkEvent::Run(rank) => self.run(rank)?,
         }
         Ok(())
     }
 
-    /// Queues a turn for as soon as the rank has time.
+    /// Queues a run for as soon as the rank has time.
     fn wake(&mut self, rank: usize) {
         let station = &mut self.ranks[rank];
         if !std::mem::replace(&mut station.awake, true) {
             let when = station.busy_until.max(self.now);
-            self.queue(when, NetworkEvent::Turn(rank));
+            self.queue(when, NetworkEvent::Run(rank));
         }
     }
 
-    fn turn(&mut self, rank: usize) -> Result<()> {
+    fn run(&mut self, rank: usize) -> Result<()> {
         let costs = self.job.costs;
         let mut time = self.now;
         let station = &mut self.ranks[rank];
         if time < station.busy_until {
             let when = station.busy_until;
-            self.queue(when, NetworkEvent::Turn(rank));
+            self.queue(when, NetworkEvent::Run(rank));
             return Ok(());
         }
         station.awake = false;
         for (from, bytes) in std::mem::take(&mut station.inbox) {
             time += station.handle(&costs, &bytes);
-            station.node.receive(from, &bytes, self.start + time)?;
+            station
+                .negotiation
+                .receive(from, &bytes, self.start + time)?;
         }
-        station.node.turn(self.start + time)?;
-        let answers = station.node.take_answers().len();
+        station.negotiation.advance(self.start + time)?;
+        let answers = station.negotiation.take_answer_count();
         if answers > 0 {
             station.answers += answers;
             station.answered = time;
         }
-        let from = station.node.place().rank;
-        for OutgoingMessage { to, bytes } in self.ranks[rank].node.take_outgoing() {
+        let from = station.negotiation.rank();
+        for OutgoingMessage { to, bytes } in self.ranks[rank].negotiation.take_outgoing() {
             time += self.ranks[rank].handle(&costs, &bytes);
             self.step.messages += 1;
             self.step.bytes += bytes.len() as u64;
@@ -203,10 +197,10 @@ impl SimulatedNetwork {
         }
         let station = &mut self.ranks[rank];
         station.busy_until = time;
-        let due = station.node.due();
+        let due = station.negotiation.due();
         if let Some(due) = due {
             let when = due.saturating_duration_since(self.start).max(time);
-            self.queue(when, NetworkEvent::Turn(rank));
+            self.queue(when, NetworkEvent::Run(rank));
         }
         Ok(())
     }
@@ -224,8 +218,8 @@ impl SimulatedNetwork {
     }
 }
 
-impl RankState {
-    /// Counts a message that is sent or received, and says how long that takes.
+impl SimulatedRank {
+    /// Counts a message that is sent or received, and returns how long that takes.
     fn handle(&mut self, costs: &Costs, bytes: &[u8]) -> Duration {
         self.messages += 1;
         self.bytes += bytes.len() as u64;
@@ -234,15 +228,15 @@ impl RankState {
     }
 }
 
-fn options(topology: Topology) -> CoordinatorOptions {
-    CoordinatorOptions {
-        topology,
+fn options() -> EngineOptions {
+    EngineOptions {
         fusion_threshold: 64 << 20,
         cache_capacity: 1024,
+        schedules: false,
         stall: Some(StallOptions {
             warning: Duration::from_secs(60),
             shutdown: None,
         }),
-        ..CoordinatorOptions::default()
+        ..EngineOptions::default()
     }
 }

@@ -1,14 +1,15 @@
-//! One operation of a schedule among many ranks: the real ready barrier, on the simulator's network.
+//! One operation of a schedule among many ranks: the real ready barrier, on the simulator's
+//! network.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use hvd_engine::negotiation::{BarrierStep, ReadyBarrier};
 use hvd_types::Rank;
 use hvd_wire::ReadyNotice;
 
-use super::{SimulatedJob, StepCost};
-use crate::schedule::ready_barrier::{BarrierStep, ReadyBarrier};
+use crate::{SimulatedJob, StepCost};
 
 /// The bytes of a notice without tensors, with its frame.
 const NOTICE_BYTES: u64 = 21;
@@ -83,7 +84,7 @@ impl BarrierSimulation<'_> {
         match from {
             None => {
                 self.has_called[rank] = true;
-                for peer in self.calls[rank].first_told() {
+                for peer in self.calls[rank].first_notified().to_vec() {
                     self.send(rank, peer.index());
                 }
             }

@@ -1,29 +1,36 @@
-//! Many ranks in one process: the real negotiation (hub, coordinators, relays, each rank's memory)
-//! over a made-up network under a made-up clock, to see what it costs as ranks grow.
+//! Many ranks in one process: the real negotiation (hub, coordinators, relays, response caches) and
+//! the real ready barrier, over a simulated network under a simulated clock, to see what they cost
+//! as the number of ranks grows.
 //!
-//! Everything that decides is the code that runs in a job; only the wires, the clock and the
-//! tensors' bytes are missing. `cargo run --release -p hvd-engine --example many_ranks` prints the
-//! table.
+//! Everything that decides is the code that runs in a job (`hvd_engine::negotiation`); only the
+//! wires, the clock and the bytes of tensors are missing. `cargo run --release -p hvd-simulate
+//! --example many_ranks` prints the table of `docs/benchmarks/many_ranks.md`. No user's program
+//! contains this crate.
+//!
+//! Must not know: the engine's threads and queues, transports, or anything that executes an
+//! operation.
+
+#![forbid(unsafe_code)]
 
 mod network;
-pub(crate) mod node;
 mod scheduled;
 
 use std::time::Duration;
 
+use hvd_engine::Result;
 use hvd_types::{DType, Device, OpKind, Rank, ReduceOp, Shape, Topology};
 use hvd_wire::Request;
 
-use self::network::SimulatedNetwork;
-pub use self::scheduled::ready_barrier;
-use crate::Result;
+use network::SimulatedNetwork;
+
+pub use scheduled::ready_barrier;
 
 /// How ranks reach the coordinator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wiring {
-    /// Each speaks to rank 0.
+    /// Each sends its requests to rank 0.
     Star,
-    /// By way of the leaders of hosts, each of whom speaks for the ranks below it.
+    /// Through relays, each of which merges the requests of the ranks below it.
     Tree,
 }
 

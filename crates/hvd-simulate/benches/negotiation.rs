@@ -1,10 +1,11 @@
 //! What a step of 161 tensors costs all ranks together, in time of one processor: every message is
-//! encoded, decoded and decided on, nothing is executed. `cargo bench -p hvd-engine --bench negotiation`.
+//! encoded, decoded and decided on, nothing is executed. `cargo bench -p hvd-simulate --bench
+//! negotiation`.
 
 #![expect(missing_docs, reason = "criterion's macros make functions without any")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use hvd_engine::simulate::{SimulatedJob, Wiring, simulate};
+use hvd_simulate::{SimulatedJob, Wiring, simulate};
 
 fn steps(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("four steps");

@@ -1,36 +1,45 @@
-//! One rank without an engine thread: what it announces, hears, passes on and is answered. Messages
-//! are bytes, encoded and decoded as on a wire.
+//! One rank that negotiates and does nothing else: without a transport, a thread or tensors.
+//! Messages are bytes, encoded and decoded as on a wire; the caller moves them, and gives the time.
+//!
+//! For simulations of many ranks in one process, and for tests that compare a star with a tree.
+//! What decides is the code that runs in a job; a response list counts as carried out when it
+//! arrives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hvd_types::{OpKind, ProcessSetId, Rank};
+use hvd_types::{OpKind, ProcessSetId, Rank, Topology};
 #[cfg(test)]
 use hvd_wire::SetChange;
 use hvd_wire::{Request, RequestList, Response, ResponseList, SetChangeResult};
 
+use super::coordinator::Breach;
+use super::hub::Hub;
+use super::relay::{HOLD, ResponseRoute};
+use super::role::{ControlRole, Upward};
+use super::tree::{ControlTree, FAN_OUT, TreePosition};
+use crate::EngineOptions;
+use crate::engine::start;
 use crate::execute::team::Team;
 use crate::handle::{Completer, Completion};
 use crate::local_set::LocalSet;
-use crate::negotiate::coordinator::Breach;
-use crate::negotiate::hub::Hub;
-use crate::negotiate::relay::ResponseRoute;
-use crate::negotiate::role::{ControlRole, Upward};
-use crate::negotiate::tree::TreePosition;
 use crate::queue::QueueEntry;
 use crate::submit::Submission;
 use crate::tensor::TensorSource;
+use crate::timeline::Timeline;
 use crate::{Error, Result};
 
 /// A message to a neighbour.
 #[derive(Debug, Clone)]
-pub(crate) struct OutgoingMessage {
-    pub(crate) to: Rank,
-    pub(crate) bytes: Arc<[u8]>,
+pub struct OutgoingMessage {
+    /// The neighbour.
+    pub to: Rank,
+    /// One encoded message.
+    pub bytes: Arc<[u8]>,
 }
 
-/// What became of something that a rank asked for.
+/// The answer to something that a rank asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RequestResult {
     Executed {
@@ -52,43 +61,71 @@ pub(crate) enum RequestResult {
     ShutDown(Rank),
 }
 
-/// One rank.
+/// One rank of a job, without an engine.
 #[derive(Debug)]
-pub(crate) struct SimulatedRank {
+pub struct NegotiatingRank {
     role: ControlRole,
     sets: BTreeMap<ProcessSetId, LocalSet>,
     outgoing: Vec<OutgoingMessage>,
     answers: Vec<RequestResult>,
 }
 
-impl SimulatedRank {
-    /// A rank at its place; `everybody` are all ranks, `hub` is there for rank 0.
+impl NegotiatingRank {
+    /// All ranks of a job in which each one sends its requests to rank 0.
+    pub fn star(topology: &Topology, options: &EngineOptions) -> Vec<Self> {
+        let size = topology.size();
+        let position = |rank| TreePosition::in_star(rank, size);
+        Self::all(topology, options, position)
+    }
+
+    /// All ranks of a job that negotiates through a tree of relays.
+    pub fn tree(topology: &Topology, options: &EngineOptions) -> Vec<Self> {
+        let tree = ControlTree::new(topology, FAN_OUT);
+        Self::all(topology, options, |rank| tree.place(rank))
+    }
+
+    fn all(
+        topology: &Topology,
+        options: &EngineOptions,
+        position: impl Fn(Rank) -> TreePosition,
+    ) -> Vec<Self> {
+        let members: Arc<[Rank]> = topology.members().into();
+        let rank = |&rank: &Rank| {
+            let is_root = rank == Rank::COORDINATOR;
+            let hub = is_root.then(|| start::hub(topology, options, &Timeline::new()));
+            Self::new(position(rank), &members, hub, HOLD)
+        };
+        members.iter().map(rank).collect()
+    }
+
+    /// A rank at its position in the tree; `members` are all ranks, rank 0 has the hub.
     pub(crate) fn new(
-        place: TreePosition,
-        everybody: &Arc<[Rank]>,
+        position: TreePosition,
+        members: &Arc<[Rank]>,
         hub: Option<Hub>,
         hold: Duration,
     ) -> Self {
         let id = ProcessSetId::GLOBAL;
         Self {
-            role: ControlRole::new(place, hub, hold),
-            sets: BTreeMap::from([(id, local_set(id, Arc::clone(everybody)))]),
+            role: ControlRole::new(position, hub, hold),
+            sets: BTreeMap::from([(id, local_set(id, Arc::clone(members)))]),
             outgoing: Vec::new(),
             answers: Vec::new(),
         }
     }
 
-    pub(crate) fn place(&self) -> &TreePosition {
-        self.role.place()
+    /// Its number.
+    pub fn rank(&self) -> Rank {
+        self.role.place().rank
+    }
+
+    /// How many ranks it exchanges messages with.
+    pub fn connections(&self) -> usize {
+        self.role.place().neighbours().count()
     }
 
     /// Submits operations on a process set.
-    pub(crate) fn submit(
-        &mut self,
-        id: ProcessSetId,
-        requests: Vec<Request>,
-        now: Instant,
-    ) -> Result<()> {
+    pub fn submit(&mut self, id: ProcessSetId, requests: Vec<Request>, now: Instant) -> Result<()> {
         let unknown = || Error::Internal(format!("not in process set {id}"));
         let set = self.sets.get_mut(&id).ok_or_else(unknown)?;
         let mut message = set.announcement();
@@ -107,12 +144,12 @@ impl SimulatedRank {
                 &mut message,
             );
         }
-        self.tell(message, now)
+        self.announce(message, now)
     }
 
     /// Asks for changes of the process sets, or for the end.
     #[cfg(test)]
-    pub(crate) fn wish(
+    pub(crate) fn request(
         &mut self,
         changes: Vec<SetChange>,
         shutdown: bool,
@@ -124,11 +161,11 @@ impl SimulatedRank {
             shutdown,
             ..global.map(LocalSet::announcement).unwrap_or_default()
         };
-        self.tell(message, now)
+        self.announce(message, now)
     }
 
     /// Takes in a message.
-    pub(crate) fn receive(&mut self, from: Rank, bytes: &Arc<[u8]>, now: Instant) -> Result<()> {
+    pub fn receive(&mut self, from: Rank, bytes: &Arc<[u8]>, now: Instant) -> Result<()> {
         if self.role.place().parent == Some(from) {
             return self.receive_response_list(bytes);
         }
@@ -137,7 +174,7 @@ impl SimulatedRank {
     }
 
     /// Decides or passes on what can be decided or passed on now.
-    pub(crate) fn turn(&mut self, now: Instant) -> Result<()> {
+    pub fn advance(&mut self, now: Instant) -> Result<()> {
         for (response_list, route) in self.role.decide(now) {
             let bytes = encoded(|out| response_list.encode(out));
             self.follow(response_list, &bytes, route)?;
@@ -147,26 +184,32 @@ impl SimulatedRank {
         Ok(())
     }
 
-    /// When a turn is due even if nothing happens.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    /// When to [`advance`](Self::advance) even if nothing happens.
+    pub fn due(&self) -> Option<Instant> {
         self.role.due()
     }
 
-    /// On rank 0: what there is to say about stalled tensors.
+    /// On rank 0: reports about stalled tensors.
     #[cfg(test)]
     pub(crate) fn look_for_stalls(&mut self, now: Instant) -> Vec<crate::stall::StallReport> {
         self.role.look_for_stalls(now)
     }
 
-    pub(crate) fn take_outgoing(&mut self) -> Vec<OutgoingMessage> {
+    /// The messages to be delivered, in order.
+    pub fn take_outgoing(&mut self) -> Vec<OutgoingMessage> {
         std::mem::take(&mut self.outgoing)
+    }
+
+    /// How many requests were answered here since the last look.
+    pub fn take_answer_count(&mut self) -> usize {
+        self.take_answers().len()
     }
 
     pub(crate) fn take_answers(&mut self) -> Vec<RequestResult> {
         std::mem::take(&mut self.answers)
     }
 
-    fn tell(&mut self, message: RequestList, now: Instant) -> Result<()> {
+    fn announce(&mut self, message: RequestList, now: Instant) -> Result<()> {
         let result = self.role.send(message, now);
         let message = result.map_err(|breach| broken(&breach))?;
         self.pass_up(message);
@@ -174,7 +217,7 @@ impl SimulatedRank {
     }
 
     fn pass_up(&mut self, message: Option<Upward>) {
-        if let (Some(message), Some(to)) = (message, self.place().parent) {
+        if let (Some(message), Some(to)) = (message, self.role.place().parent) {
             let bytes = encoded(|out| message.encode(out));
             self.outgoing.push(OutgoingMessage { to, bytes });
         }
@@ -201,7 +244,7 @@ impl SimulatedRank {
         if !route.mine {
             return Ok(());
         }
-        let me = self.place().rank;
+        let me = self.rank();
         carry_out(response_list, me, &mut self.sets, &mut self.answers)
     }
 }

@@ -1,15 +1,15 @@
-//! What the negotiation costs as ranks grow, as a table; see `hvd_engine::simulate`.
+//! What the negotiation costs as ranks grow, as a table; see `hvd_simulate`.
 //!
 //! ```text
 //! many_ranks [LARGEST]      both wirings for 8, 16 .. LARGEST ranks (16384)
 //! ```
 //!
-//! Each row is made by a process of its own, so that its memory can be told.
+//! Each row is made by a process of its own, so that its memory can be measured.
 
 use std::fs;
 use std::process::Command;
 
-use hvd_engine::simulate::{SimulatedJob, SimulationReport, Wiring, ready_barrier, simulate};
+use hvd_simulate::{SimulatedJob, SimulationReport, Wiring, ready_barrier, simulate};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -101,7 +101,7 @@ fn cells(report: &SimulationReport, step: usize, memory: Option<u64>) -> String 
     )
 }
 
-/// Memory of this process in KiB; 0 where the system does not tell.
+/// Memory of this process in KiB; 0 where the system does not report it.
 fn resident_kibibytes() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm")
         .ok()

@@ -96,20 +96,20 @@ fn factor(given: &Bound<'_, PyAny>) -> PyResult<f64> {
 }
 
 /// What Python knows about process sets.
-struct ProcessSets {
+struct PythonProcessSets {
     global: Py<PyAny>,
     /// Returns the number of a registered set, and raises for anything else.
     usable_id: Py<PyAny>,
 }
 
-static PROCESS_SETS: PyOnceLock<ProcessSets> = PyOnceLock::new();
+static PROCESS_SETS: PyOnceLock<PythonProcessSets> = PyOnceLock::new();
 
 /// The number of a process set. The global one, which is the rule, costs no call of Python.
 pub(crate) fn process_set(given: &Bound<'_, PyAny>) -> PyResult<ProcessSetId> {
     let py = given.py();
     let sets = PROCESS_SETS.get_or_try_init(py, || -> PyResult<_> {
         let module = py.import("horovod.common.process_sets")?;
-        Ok(ProcessSets {
+        Ok(PythonProcessSets {
             global: module.getattr("global_process_set")?.unbind(),
             usable_id: module.getattr("usable_id")?.unbind(),
         })

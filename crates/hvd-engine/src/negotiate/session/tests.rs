@@ -219,7 +219,7 @@ fn a_rank_that_breaks_the_protocol_is_named_with_its_host() {
     let mut ranks = star(mem::mesh(2));
     let mut bytes = Vec::new();
     let nonsense = |out: &mut Vec<u8>| out.extend([MessageKind::Negotiation as u8, 255]);
-    frame::append(&mut bytes, nonsense).unwrap();
+    frame::append(&mut bytes, frame::LIMIT, nonsense).unwrap();
     let sender = &mut ranks[1].transport;
     let sent = sender.try_send(Rank::COORDINATOR, Lane::Control, &bytes);
     assert_eq!(sent.unwrap(), bytes.len());

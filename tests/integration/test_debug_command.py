@@ -183,6 +183,27 @@ def test_sockets_do_not_outlive_their_jobs(tmp_path: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+def test_silent_connections_do_not_keep_others_from_asking(tmp_path: Path) -> None:
+    """More than are served at once, of the job's own user; others are hung up on at once."""
+    with running(HANGING, tmp_path) as (launcher, _):
+        until_waiting(tmp_path, launcher)
+        path = tmp_path / "horovod" / f"{launcher}.sock"
+        silent = [socket.socket(socket.AF_UNIX) for _ in range(300)]
+        try:
+            for connection in silent:
+                connection.settimeout(10)
+                connection.connect(str(path))
+            rows = table(debug(tmp_path, str(launcher)))
+            assert rows[0][3] == "waiting" and rows[1][3] == "idle", rows
+            # Each is closed in time, whether or not others come after it.
+            for connection in silent:
+                assert connection.recv(1) == b""
+        finally:
+            for connection in silent:
+                connection.close()
+        assert len(table(debug(tmp_path, str(launcher)))) == 2
+
+
 def test_only_the_very_first_word_is_the_command(tmp_path: Path) -> None:
     job = subprocess.run(
         [*LAUNCHER, "-np", "1", "debug"], capture_output=True, text=True, timeout=30

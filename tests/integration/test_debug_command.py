@@ -204,6 +204,50 @@ def test_silent_connections_do_not_keep_others_from_asking(tmp_path: Path) -> No
         assert len(table(debug(tmp_path, str(launcher)))) == 2
 
 
+# Connects as a user, asks for the status and prints how many bytes came.
+ASK = """
+import os, socket, sys
+path, user = sys.argv[1], int(sys.argv[2])
+os.setgid(user)
+os.setuid(user)
+caller = socket.socket(socket.AF_UNIX)
+caller.settimeout(20)
+caller.connect(path)
+count = 0
+try:
+    caller.sendall(b"a")
+    while piece := caller.recv(65536):
+        count += len(piece)
+except (BrokenPipeError, ConnectionResetError):
+    pass
+print(count)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_other_users_get_no_answer(tmp_path: Path) -> None:
+    """Neither by the directory, nor by the socket once someone has opened up all directories."""
+    stranger = 65534
+
+    def asked(path: Path, user: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", ASK, str(path), str(user)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    with running(HANGING, tmp_path) as (launcher, _):
+        path = tmp_path / "horovod" / f"{launcher}.sock"
+        outside = asked(path, stranger)
+        assert outside.returncode != 0 and "PermissionError" in outside.stderr, outside
+        path.parent.chmod(0o755)
+        path.chmod(0o777)
+        answer = asked(path, stranger)
+        assert (answer.returncode, answer.stdout) == (0, "0\n"), answer
+        owner = asked(path, 0)
+        assert owner.returncode == 0 and int(owner.stdout) > 100, owner
+        path.parent.chmod(0o700)
+
+
 def test_only_the_very_first_word_is_the_command(tmp_path: Path) -> None:
     job = subprocess.run(
         [*LAUNCHER, "-np", "1", "debug"], capture_output=True, text=True, timeout=30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -298,6 +299,18 @@ def test_a_directory_of_another_users_is_named_and_not_used() -> None:
         assert warned.returncode == 0
         text = f"`horovodrun debug` will not find this job: `{first}` belongs to user {stranger}"
         assert text in warned.stderr and f"`{second}` belongs" in warned.stderr, warned.stderr
+        # What is printed is typed, by who may.
+        remove = re.findall("`(rm -r [^`]+)`", warned.stderr)
+        assert remove == [f"rm -r {first}", f"rm -r {second}"], warned.stderr
+        subprocess.run(["sh", "-c", remove[0]], check=True, timeout=30)
+        done = as_victim("-np", "1", "true")
+        assert (done.returncode, done.stderr) == (0, "")
+        first.chmod(0o755)
+        told = as_victim("debug").stderr
+        close = re.search(f"others can enter `{first}`; run `([^`]+)`", told)
+        assert close, told
+        subprocess.run(["sh", "-c", close[1]], check=True, timeout=30)
+        assert f"`{first}`" not in as_victim("debug").stderr
     finally:
         shutil.rmtree(first, ignore_errors=True)
         shutil.rmtree(second, ignore_errors=True)

@@ -4,9 +4,13 @@ a Python that belongs to the distribution, and keys that are mounted read-only."
 from __future__ import annotations
 
 import re
+import resource
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from docker_hosts import PORT, Container, Containers
-from engine import TREE
+from engine import TREE, Engine, copy_image
 
 HOSTS = f"-H node7:1,node8:1 -p {PORT}"
 
@@ -106,3 +110,68 @@ def test_unpublished_ports_are_told_from_a_firewall(containers: Containers) -> N
     told = " ".join(words.split()).partition(f"nobody reaches `{machine}`: ")[2]
     assert told.startswith(f"it is a container behind published ports, reached at {machine}"), words
     assert f"--advertise {machine}={machine}`" in told and "ufw" not in told, words
+
+
+@pytest.fixture
+def apart(
+    engine: Engine, image: str, machines: dict[str, Engine], tmp_path: Path
+) -> Iterator[tuple[Containers, Containers]]:
+    """Containers of two machines that let each other in."""
+    copy_image(engine, image, machines["node8"], "horovod")
+    with (
+        Containers(machines["node7"], "horovod", tmp_path / "node7") as first,
+        Containers(machines["node8"], "horovod", tmp_path / "node8") as second,
+    ):
+        first.keys = second.keys
+        yield first, second
+
+
+def test_the_ports_of_a_container_are_published(apart: tuple[Containers, Containers]) -> None:
+    """The container is started anew with the option that was printed, and the job with its own."""
+    first, second = apart
+    master = first.master("node7", options=("--network", "host"))
+    known = ("--hostname", "node8", "--publish", f"{PORT}:{PORT}")
+    worker = second.worker("node8", options=known)
+    train = f"python {TREE}/examples/numpy/digits.py --epochs 1"
+    job = f"horovodrun -np 2 -H node7:1,node8:1 -p {PORT} --no-host-key-check"
+    words = " ".join(refused(master, f"{job} {train}").split())
+    publish = command(words, "docker run -p ").removeprefix("docker run ").removesuffix(" ...")
+    options = command(words, "--port-range ")
+    second.engine.run("rm", "--force", worker.name)
+    second.worker("node8", options=(*known, *publish.split()))
+    done = master.run(f"{job} {options} {train}")
+    assert done.returncode == 0 and "2 ranks" in done.stdout, done
+
+
+def test_a_container_gets_the_limits_it_is_told(containers: Containers) -> None:
+    """The options that are printed are added where the container is started. None gets more than
+    its machine has, which is little where that is a container itself."""
+    few = ("--ulimit", "nofile=100:100", "--shm-size=16m")
+    containers.worker("node8", more=few)
+    master = containers.master("node7")
+    doctor = f"horovodrun doctor {HOSTS}"
+    words = " ".join(master.run(doctor).stdout.split())
+    assert "a rank may have 100 files open there" in words, words
+    options = re.findall(r"start the container with (--\S+(?: \w+=\d+)?)", words)
+    assert len(options) == 2, words
+    containers.engine.run("rm", "--force", f"{containers.prefix}-node8")
+    (files,) = (int(option.partition("nofile=")[2]) for option in options if "nofile" in option)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    told = " ".join(option.rstrip(",") for option in options)
+    more = told.replace(f"nofile={files}", f"nofile={min(files, most)}").split()
+    containers.worker("node8", more=tuple(more))
+    words = master.run(f"{doctor} --no-host-key-check").stdout
+    assert "node8" in words and "start the container with" not in words, words
+
+
+def test_a_read_only_container_gets_a_place_for_temporary_files(containers: Containers) -> None:
+    containers.worker("node8", more=("--read-only",))
+    master = containers.master("node7")
+    job = f"horovodrun -np 2 {HOSTS} --no-host-key-check true"
+    words = " ".join(master.run(job).stderr.split())
+    option = re.search(r"start the container with (--tmpfs /tmp)\b", words)
+    assert option, words
+    containers.engine.run("rm", "--force", f"{containers.prefix}-node8")
+    containers.worker("node8", more=("--read-only", *option[1].split()))
+    done = master.run(job)
+    assert (done.returncode, done.stderr) == (0, ""), done

@@ -193,6 +193,52 @@ def test_the_doctor_prints_lines_that_can_be_typed(cluster: Cluster, work: Path)
     assert seen.returncode == 0 and "train.py" not in seen.stdout, seen.stdout
 
 
+def doctor_finds(a: Host, work: Path, *command: str) -> tuple[str, list[str]]:
+    """What the doctor says in one line, and the lines that it tells to type for copies."""
+    words = [HOROVODRUN, "doctor", *ONE_EACH[2:], "-p", "12345", *command]
+    seen = a.run(words, timeout=90, cwd=str(work))
+    after = seen.stdout.split("copy it:\n")[1:]
+    return " ".join(seen.stdout.split()), [part.partition("\n")[0].strip() for part in after]
+
+
+def test_modules_that_the_doctor_misses_are_copied(cluster: Cluster, work: Path) -> None:
+    """One that is another there, and one that is not there."""
+    a, b = cluster
+    (work / "model").mkdir()
+    (work / "model/net.py").write_text("# the one here\n")
+    (work / "data.py").touch()
+    (work / "train.py").write_text("import model.net\nimport data\n")
+    there = b.path(str(work))
+    (there / "model").mkdir()
+    (there / "model/net.py").write_text("# the one there\n")
+    (there / "train.py").write_text((work / "train.py").read_text())
+    said, lines = doctor_finds(a, work, "python3", "train.py")
+    assert "`model/net.py`, which `train.py` imports, is another one there" in said, said
+    assert "`data.py`, which `train.py` imports, does not exist there" in said, said
+    assert len(lines) == 2, said
+    for line in lines:
+        types(a, line)
+    said, lines = doctor_finds(a, work, "python3", "train.py")
+    assert "imports" not in said and lines == [], said
+
+
+@pytest.mark.parametrize("there", ["another", "missing"])
+def test_a_module_of_python_m_is_copied(cluster: Cluster, work: Path, there: str) -> None:
+    a, b = cluster
+    (work / "package").mkdir()
+    (work / "package/train.py").write_text("print('ran')\n")
+    if there == "another":
+        b.path(str(work / "package")).mkdir()
+        b.path(str(work / "package/train.py")).write_text("print('ran', 'long ago')\n")
+    command = ("python3", "-m", "package.train")
+    said, lines = doctor_finds(a, work, *command)
+    assert "`package/train.py`" in said and len(lines) == 1, said
+    types(a, lines[0])
+    said, lines = doctor_finds(a, work, *command)
+    assert "package/train.py" not in said and lines == [], said
+    assert runs(a, *ONE_EACH, *command, cwd=str(work)) == ""
+
+
 def test_a_missing_directory_is_made(cluster: Cluster, tmp_path: Path) -> None:
     a, b = cluster
     work = tmp_path / "it's here"
@@ -352,16 +398,25 @@ def test_numbers_that_fit_are_told(cluster: Cluster) -> None:
 # Firewalls.
 
 
+@contextlib.contextmanager
+def wall(host: Host) -> Iterator[None]:
+    """A host behind ufw, which lets ssh in and nothing else."""
+    try:
+        # A reset keeps the old rules, under names that two of a second have in common.
+        types(host, "rm -f /etc/ufw/*.rules.*; ufw --force reset")
+        types(host, "ufw default deny incoming && ufw allow 12345/tcp")
+        types(host, "ufw --force enable")
+        yield
+    finally:
+        types(host, "ufw --force disable; rm -f /etc/ufw/*.rules.*; ufw --force reset")
+
+
 @pytest.fixture
 def walled(cluster: Cluster) -> Iterator[Host]:
-    """The second host behind ufw, which lets ssh in and nothing else."""
+    """The second host behind a firewall."""
     _, b = cluster
-    try:
-        types(b, "ufw --force reset && ufw default deny incoming && ufw allow 12345/tcp")
-        types(b, "ufw --force enable")
+    with wall(b):
         yield b
-    finally:
-        types(b, "ufw --force disable && ufw --force reset")
 
 
 def test_ports_are_let_through_a_firewall(cluster: Cluster, walled: Host) -> None:
@@ -370,3 +425,23 @@ def test_ports_are_let_through_a_firewall(cluster: Cluster, walled: Host) -> Non
     types(walled, command(words, "ufw allow "))
     ports = command(words, "--port-range ").split()
     runs(a, *ONE_EACH, *ports, *ECHO)
+
+
+def test_the_ports_of_a_range_are_let_through_a_firewall(cluster: Cluster, walled: Host) -> None:
+    """Nothing is added to the job's own command."""
+    a, _ = cluster
+    job = (*ONE_EACH, "--port-range", "23000-23019", *ECHO)
+    words = refused(a, *job)
+    assert "the ports 23000-23019 of --port-range are blocked there" in words
+    types(walled, command(words, "ufw allow "))
+    runs(a, *job)
+
+
+def test_ports_are_let_through_both_firewalls(cluster: Cluster, walled: Host) -> None:
+    a, b = cluster
+    with wall(a):
+        words = refused(a, *ONE_EACH, *ECHO)
+        assert "no host reaches another: a firewall on each of them" in words
+        for host in (a, b):
+            types(host, command(words, "ufw allow "))
+        runs(a, *ONE_EACH, *command(words, "--port-range ").split(), *ECHO)

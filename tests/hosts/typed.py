@@ -19,10 +19,10 @@ def refused(host: Host, *arguments: str, **options) -> str:
     return ended.words()
 
 
-def runs(host: Host, *arguments: str, **options) -> str:
-    """What a job prints on standard error that runs on both hosts."""
+def runs(host: Host, *arguments: str, ranks: int = 2, **options) -> str:
+    """What a job prints on standard error that runs with all its ranks."""
     ended = run(host, *arguments, **options)
-    assert ended.code == 0 and ended.output.count("ran") == 2, ended
+    assert ended.code == 0 and ended.output.count("ran") == ranks, ended
     return ended.words()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -183,6 +184,71 @@ def test_sockets_do_not_outlive_their_jobs(tmp_path: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+def test_silent_connections_do_not_keep_others_from_asking(tmp_path: Path) -> None:
+    """More than are served at once, of the job's own user; others are hung up on at once."""
+    with running(HANGING, tmp_path) as (launcher, _):
+        until_waiting(tmp_path, launcher)
+        path = tmp_path / "horovod" / f"{launcher}.sock"
+        silent = [socket.socket(socket.AF_UNIX) for _ in range(300)]
+        try:
+            for connection in silent:
+                connection.settimeout(10)
+                connection.connect(str(path))
+            rows = table(debug(tmp_path, str(launcher)))
+            assert rows[0][3] == "waiting" and rows[1][3] == "idle", rows
+            # Each is closed in time, whether or not others come after it.
+            for connection in silent:
+                assert connection.recv(1) == b""
+        finally:
+            for connection in silent:
+                connection.close()
+        assert len(table(debug(tmp_path, str(launcher)))) == 2
+
+
+# Connects as a user, asks for the status and prints how many bytes came.
+ASK = """
+import os, socket, sys
+path, user = sys.argv[1], int(sys.argv[2])
+os.setgid(user)
+os.setuid(user)
+caller = socket.socket(socket.AF_UNIX)
+caller.settimeout(20)
+caller.connect(path)
+count = 0
+try:
+    caller.sendall(b"a")
+    while piece := caller.recv(65536):
+        count += len(piece)
+except (BrokenPipeError, ConnectionResetError):
+    pass
+print(count)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_other_users_get_no_answer(tmp_path: Path) -> None:
+    """Neither by the directory, nor by the socket once someone has opened up all directories."""
+    stranger = 65534
+
+    def asked(path: Path, user: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", ASK, str(path), str(user)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    with running(HANGING, tmp_path) as (launcher, _):
+        path = tmp_path / "horovod" / f"{launcher}.sock"
+        outside = asked(path, stranger)
+        assert outside.returncode != 0 and "PermissionError" in outside.stderr, outside
+        path.parent.chmod(0o755)
+        path.chmod(0o777)
+        answer = asked(path, stranger)
+        assert (answer.returncode, answer.stdout) == (0, "0\n"), answer
+        owner = asked(path, 0)
+        assert owner.returncode == 0 and int(owner.stdout) > 100, owner
+        path.parent.chmod(0o700)
+
+
 def test_only_the_very_first_word_is_the_command(tmp_path: Path) -> None:
     job = subprocess.run(
         [*LAUNCHER, "-np", "1", "debug"], capture_output=True, text=True, timeout=30
@@ -233,6 +299,18 @@ def test_a_directory_of_another_users_is_named_and_not_used() -> None:
         assert warned.returncode == 0
         text = f"`horovodrun debug` will not find this job: `{first}` belongs to user {stranger}"
         assert text in warned.stderr and f"`{second}` belongs" in warned.stderr, warned.stderr
+        # What is printed is typed, by who may.
+        remove = re.findall("`(rm -r [^`]+)`", warned.stderr)
+        assert remove == [f"rm -r {first}", f"rm -r {second}"], warned.stderr
+        subprocess.run(["sh", "-c", remove[0]], check=True, timeout=30)
+        done = as_victim("-np", "1", "true")
+        assert (done.returncode, done.stderr) == (0, "")
+        first.chmod(0o755)
+        told = as_victim("debug").stderr
+        close = re.search(f"others can enter `{first}`; run `([^`]+)`", told)
+        assert close, told
+        subprocess.run(["sh", "-c", close[1]], check=True, timeout=30)
+        assert f"`{first}`" not in as_victim("debug").stderr
     finally:
         shutil.rmtree(first, ignore_errors=True)
         shutil.rmtree(second, ignore_errors=True)

@@ -71,6 +71,35 @@ def test_ranks_that_do_not_fit_are_refused_with_what_to_type() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+# Before init the program has files of its own open, as data sets and logs are. Rank 0 has a
+# connection to each of the others, and they have theirs to it alone.
+OCCUPIED = """
+import numpy as np
+import horovod.numpy as hvd
+files = [open("/dev/null") for _ in range(28)]
+hvd.init()
+print("sum", hvd.allreduce(np.ones(1, np.float32), op=hvd.Sum)[0], flush=True)
+"""
+
+
+def test_a_rank_whose_connections_do_not_fit_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The limit does for the driver and for seven ranks, but not for rank 0."""
+    monkeypatch.setenv("HOROVOD_TRANSPORT", "tcp")
+    ended = run(8, sys.executable, "-c", OCCUPIED, soft=64, hard=64)
+    assert ended.returncode == 1 and "sum" not in ended.stdout, ended
+    needed = re.search(
+        r"rank 0 on host `localhost` cannot connect to the others: at most 64 files may be open, "
+        r"about (\d+) are needed: type `ulimit -n \1`",
+        ended.stderr,
+    )
+    assert needed, ended.stderr
+    assert "the job failed: rank 0 on localhost " in ended.stderr, ended.stderr
+    ended = run(8, sys.executable, "-c", OCCUPIED, soft=64, hard=int(needed[1]))
+    assert ended.returncode == 0 and ended.stdout.count("sum 8.0") == 8, ended
+
+
 def test_a_flood_that_uses_up_all_files_does_not_close_the_port(tmp_path: Path) -> None:
     go = tmp_path / "go"
     job = subprocess.Popen(
@@ -99,7 +128,8 @@ def test_a_flood_that_uses_up_all_files_does_not_close_the_port(tmp_path: Path) 
     assert "at most 60 files may be open" in errors, errors
 
 
-def test_a_flood_at_the_debug_socket_does_not_close_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [False, True], ids=["gone", "held"])
+def test_a_flood_at_the_debug_socket_does_not_close_it(tmp_path: Path, held: bool) -> None:
     go = tmp_path / "go"
     environment = {**os.environ, "GO": str(go), "XDG_RUNTIME_DIR": str(tmp_path)}
     job = subprocess.Popen(
@@ -117,8 +147,9 @@ def test_a_flood_at_the_debug_socket_does_not_close_it(tmp_path: Path) -> None:
         strangers = [socket.socket(socket.AF_UNIX) for _ in range(120)]
         for stranger in strangers:
             stranger.connect(str(path))
-        for stranger in strangers:
-            stranger.close()
+        if not held:
+            for stranger in strangers:
+                stranger.close()
         asked = subprocess.run(
             [*LAUNCHER, "debug", str(job.pid)],
             env=environment,
@@ -130,6 +161,8 @@ def test_a_flood_at_the_debug_socket_does_not_close_it(tmp_path: Path) -> None:
         job.communicate(timeout=60)
     finally:
         job.kill()
+    for stranger in strangers:
+        stranger.close()
     assert asked.returncode == 0 and "rank" in asked.stdout, asked
     assert job.returncode == 0
 

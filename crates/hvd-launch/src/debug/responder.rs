@@ -10,15 +10,17 @@
 //! * DEBUG-2 the socket is removed when the job ends: by the driver, or by the supervisor if the
 //!   driver was killed. What is left if both were is removed by the next client that looks for
 //!   jobs.
-//! * DEBUG-3 at most 256 clients are served at once, each has five seconds to ask, and a process
-//!   that has no more files goes on listening.
+//! * DEBUG-3 at most 256 clients are served at once, and each has five seconds to ask. One more
+//!   closes the oldest that has not asked; a process that has no more files closes all of these,
+//!   and goes on listening.
 
 use std::{
+    collections::VecDeque,
     fs, io,
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -29,7 +31,6 @@ use rustix::process::{getpid, getppid, getuid};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream},
-    sync::Semaphore,
     task::{AbortHandle, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -134,46 +135,75 @@ fn listen(path: &PathBuf) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-async fn serve(listener: UnixListener, responder: Arc<JobResponder>) {
-    let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
-    loop {
-        // The one who would be too many waits in the kernel.
-        let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
-            return;
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            // DEBUG-3
-            Err(error) if is_shortage(&error) => {
-                tracing::warn!(%error, "`horovodrun debug` has to wait");
-                sleep(SHORTAGE_DELAY).await;
-                continue;
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a caller has gone again");
-                continue;
-            }
-        };
-        let responder = Arc::clone(&responder);
-        tokio::spawn(async move {
-            let _permit = permit;
-            match timeout(CONVERSATION_LIMIT, responder.respond(stream)).await {
+/// A client in conversation.
+struct Client {
+    task: AbortHandle,
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Client {
+    fn serve(stream: UnixStream, responder: Arc<JobResponder>) -> Self {
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&has_asked);
+        let task = tokio::spawn(async move {
+            match timeout(CONVERSATION_LIMIT, responder.respond(stream, &asked)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a question was not answered"),
                 Err(_) => tracing::debug!("a question was not answered in time"),
             }
         });
+        Self {
+            task: task.abort_handle(),
+            has_asked,
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        !self.has_asked.load(Ordering::Relaxed)
+    }
+}
+
+async fn serve(listener: UnixListener, responder: Arc<JobResponder>) {
+    let mut clients: VecDeque<Client> = VecDeque::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                make_room(&mut clients);
+                clients.push_back(Client::serve(stream, Arc::clone(&responder)));
+            }
+            // DEBUG-3
+            Err(error) if is_shortage(&error) => {
+                tracing::warn!(%error, "`horovodrun debug` has to wait");
+                let waiting = clients.iter().filter(|client| client.is_waiting());
+                waiting.for_each(|client| client.task.abort());
+                sleep(SHORTAGE_DELAY).await;
+            }
+            Err(error) => tracing::debug!(%error, "a caller has gone again"),
+        }
+    }
+}
+
+/// Makes room for one more client: where there is none, the oldest goes that has not asked yet.
+fn make_room(clients: &mut VecDeque<Client>) {
+    clients.retain(|client| !client.task.is_finished());
+    if clients.len() < MAX_CLIENTS {
+        return;
+    }
+    let oldest = clients.iter().position(Client::is_waiting).unwrap_or(0);
+    if let Some(client) = clients.remove(oldest) {
+        client.task.abort();
     }
 }
 
 impl JobResponder {
-    async fn respond(&self, mut stream: UnixStream) -> io::Result<()> {
+    async fn respond(&self, mut stream: UnixStream, has_asked: &AtomicBool) -> io::Result<()> {
         let user = stream.peer_cred()?.uid();
         if user != getuid().as_raw() && user != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let mut reply = Vec::new();
         let question = timeout(QUESTION_LIMIT, stream.read_u8()).await??;
+        has_asked.store(true, Ordering::Relaxed);
         put(&mut reply, self.description().to_text().as_bytes())?;
         match question {
             DESCRIBE => {}

@@ -123,8 +123,11 @@ impl Reachability {
     fn nothing_to_try(&self, host: usize) -> String {
         let name = self.short(host);
         let mut interfaces: Vec<&str> = Vec::new();
+        let is_any = self.rules.interfaces.is_empty();
         for candidate in &self.hosts[host].candidates {
-            if !interfaces.contains(&candidate.interface.as_str()) {
+            // Names to choose from: not that of the loopback, which would be refused again.
+            let is_choice = is_any || is_usable(candidate.address);
+            if is_choice && !interfaces.contains(&candidate.interface.as_str()) {
                 interfaces.push(&candidate.interface);
             }
         }
@@ -133,7 +136,7 @@ impl Reachability {
         } else {
             interfaces.join(", ")
         };
-        if self.rules.interfaces.is_empty() {
+        if is_any {
             format!(
                 "`{name}` has no address that other hosts can use (its interfaces: {has}): \
                  connect it to a network, or say where it is reached: `--advertise {name}=ADDRESS`"

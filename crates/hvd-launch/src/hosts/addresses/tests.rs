@@ -371,6 +371,22 @@ fn patterns_of_failure_have_their_causes() {
 }
 
 #[test]
+fn only_interfaces_that_would_do_are_offered() {
+    let hosts = ["1", "2"].map(|n| {
+        host(
+            &format!("h{n}"),
+            &["lo 127.0.0.1", &format!("eth0 10.0.0.{n}"), "eth1 fe80::1"],
+        )
+    });
+    let rules = AddressRules {
+        interfaces: vec!["eth9".to_owned()],
+        ..AddressRules::default()
+    };
+    let causes = choose(&hosts, &[], &rules).causes().join("\n");
+    assert!(causes.contains("(its interfaces: eth0)"), "{causes}");
+}
+
+#[test]
 fn a_probe_that_never_came_back_is_a_failure() {
     let hosts = ["1", "2"].map(|n| host(&format!("h{n}"), &[&format!("eth0 10.0.0.{n}")]));
     let found = choose(&hosts, &[], &AddressRules::default());

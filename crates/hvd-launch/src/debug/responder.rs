@@ -136,12 +136,12 @@ fn listen(path: &PathBuf) -> io::Result<UnixListener> {
 }
 
 /// A client in conversation.
-struct Client {
+struct DebugCaller {
     task: AbortHandle,
     has_asked: Arc<AtomicBool>,
 }
 
-impl Client {
+impl DebugCaller {
     fn serve(stream: UnixStream, responder: Arc<JobResponder>) -> Self {
         let has_asked = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&has_asked);
@@ -164,12 +164,12 @@ impl Client {
 }
 
 async fn serve(listener: UnixListener, responder: Arc<JobResponder>) {
-    let mut clients: VecDeque<Client> = VecDeque::new();
+    let mut clients: VecDeque<DebugCaller> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 make_room(&mut clients);
-                clients.push_back(Client::serve(stream, Arc::clone(&responder)));
+                clients.push_back(DebugCaller::serve(stream, Arc::clone(&responder)));
             }
             // DEBUG-3
             Err(error) if is_shortage(&error) => {
@@ -184,12 +184,15 @@ async fn serve(listener: UnixListener, responder: Arc<JobResponder>) {
 }
 
 /// Makes room for one more client: where there is none, the oldest goes that has not asked yet.
-fn make_room(clients: &mut VecDeque<Client>) {
+fn make_room(clients: &mut VecDeque<DebugCaller>) {
     clients.retain(|client| !client.task.is_finished());
     if clients.len() < MAX_CLIENTS {
         return;
     }
-    let oldest = clients.iter().position(Client::is_waiting).unwrap_or(0);
+    let oldest = clients
+        .iter()
+        .position(DebugCaller::is_waiting)
+        .unwrap_or(0);
     if let Some(client) = clients.remove(oldest) {
         client.task.abort();
     }

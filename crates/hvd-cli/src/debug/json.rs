@@ -26,8 +26,8 @@ pub(super) fn document(status: &JobStatus) -> String {
 
 fn member(status: &JobStatus, rank: usize) -> String {
     let member = &status.description.ranks[rank];
-    let heard = status.reports.iter().find(|it| it.rank.index() == rank);
-    let snapshot = heard.and_then(|report| report.snapshot.as_ref());
+    let report = status.reports.iter().find(|it| it.rank.index() == rank);
+    let snapshot = report.and_then(|report| report.snapshot.as_ref());
     let state = match (snapshot, status.states.get(rank)) {
         (Some(snapshot), _) => table::activity(snapshot),
         (None, Some(RankState::Ended)) => "ended",

@@ -116,8 +116,8 @@ fn remark(status: &JobStatus) -> String {
 
 fn row(status: &JobStatus, rank: usize) -> Row {
     let member = &status.description.ranks[rank];
-    let heard = status.reports.iter().find(|it| it.rank.index() == rank);
-    let snapshot = heard.and_then(|report| report.snapshot.as_ref());
+    let report = status.reports.iter().find(|it| it.rank.index() == rank);
+    let snapshot = report.and_then(|report| report.snapshot.as_ref());
     let [state, operation, since, tensor, python] = match snapshot {
         Some(snapshot) => cells(snapshot),
         None => [state_unheard(status, rank), dash(), dash(), dash(), dash()],

@@ -36,7 +36,7 @@ impl StorePort {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let (sender, connections) = mpsc::unbounded_channel();
-        let serve = move |guest| receive(guest, &sender);
+        let serve = move |accepted| receive(accepted, &sender);
         let gate = HelloOnly(key.clone());
         let acceptor = Acceptor::start_with(gate, listener, "hvd-tunnel", serve)?;
         let port = Self {
@@ -53,15 +53,15 @@ impl StorePort {
 }
 
 fn receive(
-    guest: AcceptedConnection<std::net::TcpStream, Hello>,
+    accepted: AcceptedConnection<std::net::TcpStream, Hello>,
     connections: &mpsc::UnboundedSender<RankConnection>,
 ) -> hvd_rendezvous::Result<()> {
-    if guest.purpose() != Purpose::Store {
+    if accepted.purpose() != Purpose::Store {
         return Err(RendezvousError::Refused(
             "only for the key-value store".into(),
         ));
     }
-    let (kept, hello) = guest.keep();
+    let (kept, hello) = accepted.keep();
     let stream = kept
         .try_clone()
         .map_err(RendezvousError::io("passing a connection on to the store"))?;

@@ -41,7 +41,7 @@ impl AgentPort {
     pub(crate) fn open(key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let expected = ExpectedAgents::default();
         let shared = Arc::clone(&expected);
-        let serve = move |guest: AcceptedConnection<TcpStream>| receive(guest, &shared);
+        let serve = move |accepted: AcceptedConnection<TcpStream>| receive(accepted, &shared);
         Self::start(0, key, expected, serve)
     }
 
@@ -49,7 +49,8 @@ impl AgentPort {
     pub(crate) fn open_at(port: u16, key: &JobKey) -> hvd_rendezvous::Result<Self> {
         let expected = ExpectedAgents::default();
         let shared = Arc::clone(&expected);
-        let serve = move |guest: AcceptedConnection<TcpStream>| calls::receive(guest, &shared);
+        let serve =
+            move |accepted: AcceptedConnection<TcpStream>| calls::receive(accepted, &shared);
         let port = Self::start(port, key, expected, serve)?;
         Ok(Self {
             accepts_calls: true,
@@ -113,15 +114,15 @@ pub(crate) struct AgentIdentity {
 }
 
 fn receive(
-    mut guest: AcceptedConnection<TcpStream>,
+    mut accepted: AcceptedConnection<TcpStream>,
     expected: &ExpectedAgents,
 ) -> hvd_rendezvous::Result<()> {
     let doing = "hearing from an agent";
-    if guest.purpose() != Purpose::Agent {
+    if accepted.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
     }
     let mut host = [0; 4];
-    let (socket, session) = guest.parts();
+    let (socket, session) = accepted.parts();
     let mut stream = session.over(Timed::new(socket, deadline::after(IDENTITY_TIMEOUT)));
     stream
         .read_exact(&mut host)
@@ -134,14 +135,14 @@ fn receive(
         stream
             .write_all(&[TAKEN])
             .map_err(HandshakeError::io(doing))?;
-        let _ = sender.send(take_over(guest)?);
+        let _ = sender.send(take_over(accepted)?);
     }
     Ok(())
 }
 
 /// Takes a connection over from the port.
-fn take_over(guest: AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<SealedStream> {
-    let (kept, session) = guest.keep();
+fn take_over(accepted: AcceptedConnection<TcpStream>) -> hvd_rendezvous::Result<SealedStream> {
+    let (kept, session) = accepted.keep();
     let stream = kept
         .try_clone()
         .map_err(HandshakeError::io("keeping the connection of an agent"))?;

@@ -42,9 +42,9 @@ async fn both_sides_settle_on_the_same_of_many_connections() {
         let mut driver = arrival.await.unwrap();
         let mut ours = agent.session.over(&agent.stream);
         ours.write_all(&host.to_le_bytes()).unwrap();
-        let mut heard = [0; 4];
+        let mut received = [0; 4];
         let mut theirs = driver.session.over(&driver.stream);
-        theirs.read_exact(&mut heard).unwrap();
-        assert_eq!(u32::from_le_bytes(heard), host);
+        theirs.read_exact(&mut received).unwrap();
+        assert_eq!(u32::from_le_bytes(received), host);
     }
 }

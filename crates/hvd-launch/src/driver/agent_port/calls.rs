@@ -26,16 +26,16 @@ const DOING: &str = "reading the introduction of an agent";
 
 /// Reads an agent's introduction and gives its connection to the task that expects it.
 pub(super) fn receive(
-    mut guest: AcceptedConnection<TcpStream>,
+    mut accepted: AcceptedConnection<TcpStream>,
     expected: &ExpectedAgents,
 ) -> hvd_rendezvous::Result<()> {
-    if guest.purpose() != Purpose::Agent {
+    if accepted.purpose() != Purpose::Agent {
         return Err(HandshakeError::Refused("only agents may come here".into()));
     }
-    let (socket, session) = guest.parts();
+    let (socket, session) = accepted.parts();
     let timed = Timed::new(socket, deadline::after(IDENTITY_TIMEOUT));
     let introduction = read(&mut session.over(timed))?;
-    let from = guest
+    let from = accepted
         .stream()
         .peer_addr()
         .map_err(HandshakeError::io(DOING))?;
@@ -50,7 +50,7 @@ pub(super) fn receive(
         )));
     };
     if let Some((_, sender)) = expected.remove(&host) {
-        let _ = sender.send(super::take_over(guest)?);
+        let _ = sender.send(super::take_over(accepted)?);
     }
     Ok(())
 }

@@ -45,8 +45,8 @@ impl ProbePort {
     pub(crate) fn open(range: Option<(u16, u16)>, key: &JobKey, identity: u32) -> Result<Self> {
         let listener = listener(range).map_err(Error::system(OPENING))?;
         let address = listener.local_addr().map_err(Error::system(OPENING))?;
-        let acceptor = Acceptor::start(listener, "hvd-probe", key, move |guest| {
-            serve(guest, identity)
+        let acceptor = Acceptor::start(listener, "hvd-probe", key, move |accepted| {
+            serve(accepted, identity)
         })?;
         Ok(Self {
             port: address.port(),
@@ -120,14 +120,14 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Answers one caller until it leaves or says nothing more.
-fn serve(mut guest: AcceptedConnection<TcpStream>, identity: u32) -> hvd_rendezvous::Result<()> {
+fn serve(mut accepted: AcceptedConnection<TcpStream>, identity: u32) -> hvd_rendezvous::Result<()> {
     let doing = "answering a probe";
-    if guest.purpose() != Purpose::Probe {
+    if accepted.purpose() != Purpose::Probe {
         return Err(RendezvousError::Malformed(
             "the connection is not meant as a probe",
         ));
     }
-    let (socket, session) = guest.parts();
+    let (socket, session) = accepted.parts();
     prepare(socket, SILENCE).map_err(RendezvousError::io(doing))?;
     converse(&mut session.over(socket), identity).map_err(RendezvousError::io(doing))
 }

@@ -206,5 +206,12 @@ OTHERS: dict[str, Typed | Untypable] = {
     "hvd-launch: the directory of the debug socket": typed(
         "integration/test_debug_command.py::test_a_directory_of_another_users_is_named_and_not_used"
     ),
+    "hvd-config: another launcher": typed(
+        "integration/test_other_launchers.py::test_horovodrun_works_inside_of_another_launcher",
+        "integration/test_other_launchers.py::test_one_process_of_another_launcher_is_a_job_of_one",
+    ),
+    "hvd-cli: tokens": typed(
+        "integration/launcher/test_command_line.py::test_a_new_token_is_fresh_and_taken"
+    ),
     "hvd-cli: the file of -i": typed(f"{HOSTS}::test_a_missing_private_key_is_made"),
 }

@@ -74,8 +74,8 @@ fn a_rank_that_does_not_answer_is_left_out_at_the_deadline() {
     let answers = queries[0]
         .as_ref()
         .unwrap()
-        .ask(&ranks(&[0, 1, 2]), Duration::from_millis(700));
-    assert!(begun.elapsed() >= Duration::from_millis(700));
+        .ask(&ranks(&[0, 1, 2]), Duration::from_secs(4));
+    assert!(begun.elapsed() >= Duration::from_secs(4));
     assert_eq!(answers.get(&Rank::new(0)).unwrap(), b"fine");
     assert_eq!(answers.get(&Rank::new(1)), None);
     assert_eq!(answers.get(&Rank::new(2)), Some(&Vec::new()));

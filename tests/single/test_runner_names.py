@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from horovod.runner import _HorovodArgs  # type: ignore[attr-defined]
-from horovod.runner.common.util.env import get_env_rank_and_size
+from horovod.runner.common.util.env import (
+    get_env_rank_and_size,
+    is_exportable,
+    is_kubeflow_mpi,
+)
 from horovod.runner.common.util.hosts import (
     INVALID_SLOT_INFO,
     HostInfo,
@@ -23,7 +27,29 @@ from horovod.runner.common.util.hosts import (
 )
 from horovod.runner.compatibility import command_line
 from horovod.runner.launch import _run, parse_args  # type: ignore[attr-defined]
-from horovod.runner.util.threads import in_thread, on_event
+from horovod.runner.util.threads import (
+    execute_function_multithreaded,
+    in_thread,
+    on_event,
+)
+
+
+def test_functions_in_threads() -> None:
+    assert execute_function_multithreaded(divmod, [(7, 2), (9, 4)]) == {0: (3, 1), 1: (2, 1)}
+    assert execute_function_multithreaded(divmod, []) == {}
+    with pytest.raises(ZeroDivisionError):
+        execute_function_multithreaded(divmod, [(7, 2), (1, 0)], max_concurrent_executions=1)
+    called = threading.Event()
+    assert execute_function_multithreaded(called.set, [()], block_until_all_done=False) is None
+    assert called.wait(10)
+
+
+def test_variables_for_other_hosts() -> None:
+    assert is_exportable("PATH") and is_exportable("MY_OLDPWD")
+    for name in ("BASH_FUNC_ls%%", "OLDPWD", "CUDA_VISIBLE_DEVICES", "_HOROVOD_SECRET_KEY"):
+        assert not is_exportable(name)
+    assert is_kubeflow_mpi({"OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh"})
+    assert not is_kubeflow_mpi({})
 
 
 def test_hosts() -> None:

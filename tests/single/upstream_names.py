@@ -65,7 +65,10 @@ COMMON = {
 
 RUNNER = {
     "horovod.runner": "run _HorovodArgs",
-    "horovod.runner.common.util.env": "get_env_rank_and_size",
+    "horovod.runner.common.util.env": """
+        LOG_LEVEL_STR IGNORE_REGEXES KUBEFLOW_MPI_EXEC is_exportable is_kubeflow_mpi
+        get_env_rank_and_size
+    """,
     "horovod.runner.common.util.hosts": """
         HostInfo SlotInfo INVALID_SLOT_INFO parse_host_files parse_hosts_and_slots parse_hosts
         get_host_assignments
@@ -75,7 +78,7 @@ RUNNER = {
         ddl_built ccl_built
     """,
     "horovod.runner.run_task": "main",
-    "horovod.runner.util.threads": "in_thread on_event",
+    "horovod.runner.util.threads": "in_thread on_event execute_function_multithreaded",
 }
 
 TORCH = {
@@ -153,7 +156,7 @@ TENSORFLOW = {
     "horovod.tensorflow.keras": f"""
         {BASICS} {SETS} Average Sum {KERAS_OPERATIONS} is_version_greater_equal_than
     """,
-    "horovod.tensorflow.keras.callbacks": KERAS_CALLBACKS,
+    "horovod.tensorflow.keras.callbacks": f"{KERAS_CALLBACKS} is_version_greater_equal_than",
     "horovod.tensorflow.keras.elastic": f"{KERAS_ELASTIC} TensorFlowKerasState",
     "horovod.keras": f"""
         {BASICS} {KERAS_OPERATIONS} Average Sum Adasum global_process_set

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 
@@ -48,3 +49,23 @@ def on_event(
         func(*args)
 
     return in_thread(wait_and_call, args, daemon=daemon, silent=silent)
+
+
+def execute_function_multithreaded(
+    fn: Callable[..., Any],
+    args_list: Sequence[tuple[Any, ...]],
+    block_until_all_done: bool = True,
+    max_concurrent_executions: int = 1000,
+) -> dict[int, Any] | None:
+    """Calls a function with each of several tuples of arguments, in threads.
+
+    Returns the results by the index of their arguments, or `None` at once if not told to wait.
+    """
+    if not args_list:
+        return {}
+    pool = ThreadPoolExecutor(min(max_concurrent_executions, len(args_list)))
+    futures = [pool.submit(fn, *args) for args in args_list]
+    pool.shutdown(wait=False)
+    if not block_until_all_done:
+        return None
+    return {index: future.result() for index, future in enumerate(futures)}

@@ -11,6 +11,7 @@ from horovod._keras import learning_rate as _rates
 from horovod._keras.callbacks import *  # noqa: F403
 from horovod._keras.learning_rate import *  # noqa: F403
 from horovod._keras.package import callback_classes
+from horovod.common.util import is_version_greater_equal_than  # noqa: F401, upstream offers it
 
 keras: Any = tf.keras
 

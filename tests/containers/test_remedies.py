@@ -107,7 +107,7 @@ def test_unpublished_ports_are_told_from_a_firewall(containers: Containers) -> N
     port = engine.run("port", worker.name, str(PORT)).stdout.split()[0].rpartition(":")[2]
     words = refused(master, f"horovodrun -np 2 -H node7:1,{machine}:1 -p {port} true")
     # Without the ends of lines, whose places depend on the lengths of addresses.
-    told = " ".join(words.split()).partition(f"nobody reaches `{machine}`: ")[2]
+    told = " ".join(words.split()).partition(f"no host reaches `{machine}`: ")[2]
     assert told.startswith(f"it is a container behind published ports, reached at {machine}"), words
     assert f"--advertise {machine}={machine}`" in told and "ufw" not in told, words
 

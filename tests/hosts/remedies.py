@@ -147,15 +147,15 @@ FINDINGS: dict[str, Typed | Untypable] = {
 
 DIAGNOSIS: dict[str, Typed | Untypable] = {
     "causes": typed(f"{ARGUMENTS}::test_interfaces_that_do_not_do_are_left_out"),
-    "nobody_reaches_anybody": typed(f"{HOSTS}::test_ports_are_let_through_both_firewalls"),
-    "nobody_reaches": typed(f"{HOSTS}::test_ports_are_let_through_a_firewall"),
+    "no_host_reaches_another": typed(f"{HOSTS}::test_ports_are_let_through_both_firewalls"),
+    "not_reached_at_all": typed(f"{HOSTS}::test_ports_are_let_through_a_firewall"),
     "nothing_to_try": typed(f"{ARGUMENTS}::test_the_names_of_interfaces_are_corrected"),
     "publish_ports": typed(f"{CONTAINERS}::test_the_ports_of_a_container_are_published"),
     "open_firewall": typed(
         f"{HOSTS}::test_ports_are_let_through_a_firewall",
         f"{HOSTS}::test_the_ports_of_a_range_are_let_through_a_firewall",
     ),
-    "nobody_reached_by": Untypable("names a cause, and no command"),
+    "reaches_no_other": Untypable("names a cause, and no command"),
     "pairs": NO_REMEDY,
     "pair": typed(f"{ARGUMENTS}::test_addresses_that_only_the_user_knows_are_advertised"),
 }

@@ -17,7 +17,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
         .open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(number) if number == rustix::io::Errno::NXIO.raw_os_error() => {
-            io::Error::other("it is a FIFO that nobody reads; give the name of a file")
+            io::Error::other("it is a FIFO without a reader; give the name of a file")
         }
         _ => error,
     })?;
@@ -54,7 +54,7 @@ mod tests {
             let error = create(&path).unwrap_err().to_string();
             assert_eq!(
                 error,
-                "it is a FIFO that nobody reads; give the name of a file"
+                "it is a FIFO without a reader; give the name of a file"
             );
         }
         let _reader = OpenOptions::new()

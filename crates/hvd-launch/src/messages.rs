@@ -116,7 +116,7 @@ pub(crate) fn ending_after_loss(host: &str, why: &str) -> String {
 /// Why a host is lost whose agent was ended by a signal.
 pub(crate) fn agent_ended(signal: i32) -> String {
     format!(
-        "its agent was ended by signal {signal} ({}), by somebody or with its ssh session",
+        "its agent was ended by signal {signal} ({}), by a user or with its ssh session",
         signal_name(signal)
     )
 }

@@ -115,7 +115,7 @@ impl Reachability {
             ""
         };
         Some(format!(
-            "nobody reaches `{name}`{while_out}: {}",
+            "no host reaches `{name}`{while_out}: {}",
             self.open_ports(host, "there")
         ))
     }
@@ -215,7 +215,7 @@ impl Reachability {
 
     fn reaches_no_other(&self, host: usize) -> String {
         format!(
-            "`{}` reaches nobody, though others are reached: a firewall there for outgoing \
+            "`{}` reaches no other host, though they are reached: a firewall there for outgoing \
              connections, or it is in another network",
             self.short(host)
         )

@@ -240,7 +240,7 @@ fn a_container_behind_published_ports_is_told_from_a_firewall() {
     let plain = cause(&hosts, &rules, "connection refused");
     assert_eq!(
         plain,
-        "nobody reaches `b`, though it reaches others itself: it is a container behind published \
+        "no host reaches `b`, though it reaches others itself: it is a container behind published \
          ports, reached at 192.0.2.2, an address of its machine: the ports at which ranks listen \
          have to be published too, start it with `docker run -p 20000-20199:20000-20199 ...` and \
          add `--port-range 20000-20199 --advertise b=192.0.2.2`, or with `docker run --network \
@@ -277,7 +277,7 @@ from \\ to  h1                h2                  h3
 h1         -                 10.0.0.2 timed out  10.0.0.3 0.15 ms
 h2         10.0.0.1 0.15 ms  -                   10.0.0.3 0.15 ms
 h3         10.0.0.1 0.15 ms  10.0.0.2 timed out  -
-- nobody reaches `h2`, though it reaches others itself: a firewall there; use
+- no host reaches `h2`, though it reaches others itself: a firewall there; use
   `--port-range 20000-20199`; let these ports in, e.g. `ufw allow 20000:20199/tcp`, or for a
   container `docker run -p 20000-20199:20000-20199` with `--advertise h2=ADDRESS-OF-ITS-MACHINE`, or
   `docker run --network host`
@@ -346,7 +346,7 @@ fn patterns_of_failure_have_their_causes() {
         &rules,
         |from, _, _| if from == 2 { Err("timed out") } else { Ok(1) },
     );
-    assert!(mute.starts_with("`h3` reaches nobody"), "{mute}");
+    assert!(mute.starts_with("`h3` reaches no other host"), "{mute}");
 
     let all = causes(&rules, |_, _, _| Err("timed out"));
     assert!(

@@ -232,7 +232,7 @@ fn account_closed(facts: &Facts<'_>) -> (String, String) {
     };
     (
         format!(
-            "nobody can log in to host `{}` as {}: {reason}",
+            "host `{}` does not accept a login as {}: {reason}",
             facts.host,
             refuser(facts)
         ),

@@ -91,6 +91,26 @@ def test_an_object_that_was_changed_on_its_way_is_not_unpickled(
     assert not trap.exists()
 
 
+def test_gathered_objects_that_were_changed_on_their_way_are_not_unpickled(
+    framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hvd = framework.hvd
+    trap = tmp_path / "unpickled"
+    original = collectives.allgather
+
+    def changed(view, name, process_set, convert):  # type: ignore[no-untyped-def]
+        def flip(output):  # type: ignore[no-untyped-def]
+            content = convert(output)
+            return bytes([content[0] ^ 1]) + content[1:] if name.endswith(".t") else content
+
+        return original(view, name, process_set, flip)
+
+    monkeypatch.setattr(collectives, "allgather", changed)
+    with pytest.raises(HorovodInternalError, match=r"rank 0 on host .* is not the one that ar"):
+        hvd.allgather_object(Trap(trap), name="gathered, changed")
+    assert not trap.exists()
+
+
 def test_an_object_of_an_earlier_call_is_not_taken_for_that_of_a_later_one(
     framework: Framework, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@
 //! its version, one whose key is another, so that the connector can say what is wrong. The caller
 //! bounds the time, see [`crate::deadline`]. What follows is protected by the [`SecureSession`].
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
 use snow::{Builder, HandshakeState};
 
@@ -229,10 +229,20 @@ fn send(stream: &mut impl Write, bytes: &[u8]) -> Result<()> {
         .map_err(Error::io("handshake of a new connection"))
 }
 
+/// Reads a message. A connection that ends before its first byte is an `UnexpectedEof`, one that
+/// ends in the middle is a `ConnectionAborted`: only the latter was an attempt.
 fn receive<const LENGTH: usize>(stream: &mut impl Read) -> Result<[u8; LENGTH]> {
-    let mut bytes = [0; LENGTH];
+    let (mut bytes, mut first) = ([0; LENGTH], [0; 1]);
     stream
-        .read_exact(&mut bytes)
+        .read_exact(&mut first)
+        .and_then(|()| {
+            bytes[0] = first[0];
+            let rest = stream.read_exact(&mut bytes[1..]);
+            rest.map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => io::ErrorKind::ConnectionAborted.into(),
+                _ => error,
+            })
+        })
         .map_err(Error::io("handshake of a new connection"))?;
     Ok(bytes)
 }

@@ -51,17 +51,15 @@ fn attempt(attack: Attack, direction: Direction) {
         // The connection whose records are replayed.
         converse(&mut connect(), 0).unwrap();
     }
-    for number in 1..3 {
-        let error = converse(&mut connect(), number).unwrap_err();
-        assert!(error.contains("key-value store"), "{tampering:?}: {error}");
-        for round in 0..20 {
-            let stored = server.get(&format!("{number}/{round}"));
-            let expected = format!("value {round}");
-            assert!(
-                stored.is_none_or(|it| it == expected.as_bytes()),
-                "{tampering:?}"
-            );
-        }
+    let error = converse(&mut connect(), 1).unwrap_err();
+    assert_eq!(proxy.done(), 1, "{tampering:?}");
+    assert!(error.contains("key-value store"), "{tampering:?}: {error}");
+    for round in 0..20 {
+        let stored = server.get(&format!("1/{round}"));
+        let expected = format!("value {round}");
+        assert!(
+            stored.is_none_or(|it| it == expected.as_bytes()),
+            "{tampering:?}"
+        );
     }
-    assert_eq!(proxy.done(), 2, "{tampering:?}");
 }

@@ -104,6 +104,62 @@ fn hand_2_a_recorded_hello_opens_nothing() {
     assert!(matches!(accepted, Err(Error::WrongKey)), "{accepted:?}");
 }
 
+/// Keeps what is read through it.
+struct Recorder<'a>(&'a mut UnixStream, Vec<u8>);
+
+impl Read for Recorder<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        self.1.extend(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+impl Write for Recorder<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn the_key_does_not_open_what_was_recorded_before() {
+    let key = key();
+    let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+    let connector = {
+        let key = key.clone();
+        thread::Builder::new()
+            .name("hvd-test-recorded".into())
+            .spawn(move || connect(&mut ours, &key, Purpose::Store).map(|_| ours))
+            .unwrap()
+    };
+    let mut recorder = Recorder(&mut theirs, Vec::new());
+    accept(&mut recorder, &key).unwrap();
+    let recorded = recorder.1;
+    connector.join().unwrap().unwrap();
+    // An attacker with the key can make a session of the recorded hello, but not the recorded session.
+    let (_, replayed) = against(&key, |stream| stream.write_all(&recorded));
+    assert!(matches!(replayed, Err(Error::WrongKey)), "{replayed:?}");
+}
+
+#[test]
+fn half_a_hello_is_told_from_a_connection_without_a_byte() {
+    use std::io::ErrorKind;
+    for (sent, expected) in [
+        (&b""[..], ErrorKind::UnexpectedEof),
+        (b"HVDR", ErrorKind::ConnectionAborted),
+    ] {
+        let (_, accepted) = against(&key(), |stream| stream.write_all(sent));
+        let Err(Error::Io { source, .. }) = accepted else {
+            panic!("{accepted:?}");
+        };
+        assert_eq!(source.kind(), expected);
+    }
+}
+
 #[test]
 fn hand_3_the_acceptors_own_proof_does_not_open_it() {
     let key = key();

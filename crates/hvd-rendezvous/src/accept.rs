@@ -27,7 +27,7 @@ use crate::deadline::{self, Socket, Timed};
 use crate::{Error, JobKey, Purpose, Result, SecureSession};
 pub use authenticator::{Authenticator, Handshake, Hello, HelloOnly};
 pub use listener::{Listener, is_shortage};
-use refusals::Refusals;
+pub use refusals::{Proof, Refusals};
 use register::{ConnectionRegister, OpenConnection};
 
 /// How long a connection may take to prove the job key.
@@ -116,7 +116,7 @@ where
             authenticator,
             listener: Arc::clone(&listener),
             register: Arc::clone(&register),
-            refusals: Refusals::new(name),
+            refusals: Refusals::new(name, Proof::JobKey),
             serve,
         });
         let thread = thread::Builder::new()
@@ -214,7 +214,8 @@ where
                     tracing::debug!(%error, "a connection to {} ended", self.name);
                 }
             }
-            Err(_) if self.register.is_stopping() => {}
+            // Cut off by the end of the port; a wrong proof counts even then.
+            Err(Error::Io { .. }) if self.register.is_stopping() => {}
             Err(_) if self.register.is_evicted(number) => {
                 self.refusals.refuse(peer, &Error::Crowded);
             }

@@ -80,6 +80,9 @@ pub enum Error {
         "the other end of the connection does not know the key of this job; does it belong to another job?"
     )]
     WrongKey,
+    /// The other end of a connection belongs to a user who may not ask.
+    #[error("only the user of the job and root are answered")]
+    AnotherUser,
     /// The handshake cannot be prepared.
     #[error("the handshake of a new connection cannot be prepared: {0}")]
     Noise(#[from] snow::Error),

@@ -25,6 +25,7 @@ fn assignment(host: u32, key: &JobKey, port: u16) -> Assignment {
         driver_port: port,
         command: Vec::new(),
         directory: PathBuf::new(),
+        container: None,
         environment: Vec::new(),
         port_range: None,
         ranks: Vec::new(),

@@ -1,5 +1,5 @@
 //! Logs refused connections: the first at once, then at most a line a minute with their number, so
-//! that a flood of connections does not flood the log too.
+//! that a flood of connections does not flood the log. Also for ports without an [`super::Acceptor`].
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,38 @@ use crate::Error;
 /// How often a line is written.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The counts of one acceptor.
+/// What connections to a port are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// That they know the job key.
+    JobKey,
+    /// That they come from the user of the job, or root.
+    User,
+}
+
+impl Proof {
+    /// What a refused connection did.
+    fn failure(self) -> &'static str {
+        match self {
+            Self::JobKey => "did not prove the job's key",
+            Self::User => "came from another user",
+        }
+    }
+
+    /// What the connections have not done that make room for others.
+    fn pending(self) -> &'static str {
+        match self {
+            Self::JobKey => "proved the job's key",
+            Self::User => "asked",
+        }
+    }
+}
+
+/// The counts of one listening port.
 #[derive(Debug)]
-pub(super) struct Refusals {
+pub struct Refusals {
     name: &'static str,
+    proof: Proof,
     refused: Mutex<Count>,
     shortages: Mutex<Count>,
 }
@@ -43,46 +71,60 @@ impl Count {
 }
 
 impl Refusals {
-    pub(super) fn new(name: &'static str) -> Self {
+    /// None yet, at the port called `name`, whose connections are asked for `proof`.
+    pub fn new(name: &'static str, proof: Proof) -> Self {
         let (refused, shortages) = Default::default();
         Self {
             name,
+            proof,
             refused,
             shortages,
         }
     }
 
-    /// A connection from `peer` did not prove the job key.
-    pub(super) fn refuse(&self, peer: &str, error: &Error) {
+    /// A connection from `peer` did not give its proof.
+    pub fn refuse(&self, peer: &str, error: &Error) {
         tracing::debug!(%error, "a connection from {peer} to {} was refused", self.name);
         if is_silent(error) {
             return;
         }
         let what = format!("{peer}: {error}");
         if let Some(number) = count(&self.refused, what.clone()) {
-            tracing::warn!("{}", refused(self.name, number, &what));
+            tracing::warn!("{}", self.refused(number, &what));
         }
     }
 
     /// A connection could not be accepted.
-    pub(super) fn shortage(&self, error: &Error) {
+    pub fn shortage(&self, error: &Error) {
         if let Some(number) = count(&self.shortages, error.to_string()) {
             tracing::warn!(
                 "{}: {number} times a connection could not be accepted, and others that have not \
-                 proved the job's key were dropped to make room: {error}",
-                self.name
+                 {} were dropped to make room: {error}",
+                self.name,
+                self.proof.pending()
             );
         }
+    }
+
+    fn refused(&self, number: u64, last: &str) -> String {
+        let (connections, the_last) = match number {
+            1 => ("connection", ""),
+            _ => ("connections", "the last one "),
+        };
+        let (name, failure) = (self.name, self.proof.failure());
+        format!(
+            "{name}: {number} {connections} {failure} and could do nothing; {the_last}from {last}"
+        )
     }
 }
 
 /// The rest, at the end of the acceptor.
 impl Drop for Refusals {
     fn drop(&mut self) {
-        let refuse = self.refused.get_mut();
-        let count = refuse.unwrap_or_else(PoisonError::into_inner);
+        let refused = self.refused.get_mut();
+        let count = std::mem::take(refused.unwrap_or_else(PoisonError::into_inner));
         if count.number > 0 {
-            tracing::warn!("{}", refused(self.name, count.number, &count.last));
+            tracing::warn!("{}", self.refused(count.number, &count.last));
         }
     }
 }
@@ -90,17 +132,6 @@ impl Drop for Refusals {
 fn count(count: &Mutex<Count>, what: String) -> Option<u64> {
     let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
     count.add(what, Instant::now())
-}
-
-fn refused(name: &str, number: u64, last: &str) -> String {
-    let (connections, the_last) = match number {
-        1 => ("connection", ""),
-        _ => ("connections", "the last one "),
-    };
-    format!(
-        "{name}: {number} {connections} did not prove the job's key and could do nothing; \
-         {the_last}from {last}"
-    )
 }
 
 /// A connection that ended without a byte: a port scan or a health check, not an attempt.
@@ -126,11 +157,18 @@ mod tests {
 
     #[test]
     fn a_line_tells_number_and_address() {
+        let store = Refusals::new("hvd-store", Proof::JobKey);
         assert_eq!(
-            refused("hvd-store", 1, "192.0.2.7: wrong"),
+            store.refused(1, "192.0.2.7: wrong"),
             "hvd-store: 1 connection did not prove the job's key and could do nothing; from \
              192.0.2.7: wrong"
         );
-        assert!(refused("hvd-store", 2, "x").contains("2 connections did"));
+        assert!(store.refused(2, "x").contains("2 connections did"));
+        let debug = Refusals::new("hvd-debug", Proof::User);
+        assert_eq!(
+            debug.refused(3, "user 7: wrong"),
+            "hvd-debug: 3 connections came from another user and could do nothing; the last one \
+             from user 7: wrong"
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! The handshake over socket pairs: friends, strangers and imitators.
 
+mod specification;
+
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::thread;

@@ -151,3 +151,6 @@ fn attach(files: Vec<OwnedFd>, host_group: HostGroup) -> Result<HostMemory> {
         flags: files.map(|file| Arc::new(Flag::from(file))).collect(),
     })
 }
+
+#[cfg(test)]
+mod tests;

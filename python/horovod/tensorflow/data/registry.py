@@ -17,6 +17,8 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any, cast
 
+from horovod.tensorflow.data.refusals import Refusals
+
 Address = tuple[str, int]
 
 LOOPBACK = "127.0.0.1"
@@ -28,6 +30,8 @@ PAUSE_SECONDS = 0.1
 """After a connection that could not be taken."""
 QUESTION_LIMIT = 64 << 10
 """Bytes of a question."""
+TOO_SLOW = "it did not prove the key in time"
+CROWDED = "too many connections are about to prove the key at once, and this was the oldest"
 
 
 class Registry:
@@ -98,7 +102,8 @@ class Server:
 
     A thread per connection authenticates the client, so that a slow client delays no other. A
     connection has `HANDSHAKE_SECONDS` to prove the key and send its request; at most `HANDSHAKES`
-    may be unauthenticated at a time, and the oldest is closed for a new one.
+    may be unauthenticated at a time, and the oldest is closed for a new one. Those that do not
+    prove the key are counted and logged with their address.
     """
 
     def __init__(self, registry: Registry, key: bytes, hosts: Iterable[str] = (LOOPBACK,)) -> None:
@@ -108,6 +113,9 @@ class Server:
         self._lock = threading.Lock()
         self._unauthenticated: dict[Connection, float] = {}
         """Connections that have not proved the key, oldest first, with their deadlines."""
+        self._shut_down_because: dict[Connection, str] = {}
+        """Why such connections were shut down, until their threads have noticed."""
+        self._refusals = Refusals("hvd-data-service")
         self._listening = _listen(hosts)
         self._selector = selectors.DefaultSelector()
         for listening in self._listening:
@@ -126,13 +134,14 @@ class Server:
             with contextlib.suppress(OSError):
                 listening.shutdown(socket.SHUT_RDWR)  # ends the wait for it
             listening.close()
+        self._refusals.close()
 
     def _serve(self) -> None:
         with self._selector:
             while not self._closed.is_set():
                 for ready, _ in self._selector.select(self._next_timeout()):
                     self._accept(cast(socket.socket, ready.fileobj))
-                self._close_due(lambda until: until <= time.monotonic())
+                self._close_due(lambda until: until <= time.monotonic(), TOO_SLOW)
 
     def _next_timeout(self) -> float | None:
         """Seconds until the earliest deadline; None without unauthenticated connections."""
@@ -142,7 +151,8 @@ class Server:
 
     def _accept(self, listening: socket.socket) -> None:
         try:
-            connection = Connection(listening.accept()[0].detach())
+            accepted, peer = listening.accept()
+            connection = Connection(accepted.detach())
         except OSError:
             # The other side has gone, this one is being closed, or there are no files left; then
             # it makes no sense to try at once, and connections wait in the queue.
@@ -152,49 +162,60 @@ class Server:
             self._unauthenticated[connection] = time.monotonic() + HANDSHAKE_SECONDS
             surplus = len(self._unauthenticated) - HANDSHAKES
         if surplus > 0:
-            self._close_due(lambda until: True, surplus)
+            self._close_due(lambda until: True, CROWDED, surplus)
         try:
             threading.Thread(
-                target=self._answer, args=(connection,), name="hvd-data-answer", daemon=True
+                target=self._answer, args=(connection, peer[0]), name="hvd-data-answer", daemon=True
             ).start()
         except RuntimeError:  # no threads left
             self._forget(connection)
             connection.close()
             self._closed.wait(PAUSE_SECONDS)
 
-    def _close_due(self, is_due: Callable[[float], bool], most: int | None = None) -> None:
+    def _close_due(
+        self, is_due: Callable[[float], bool], reason: str, most: int | None = None
+    ) -> None:
         """Shuts down the oldest unauthenticated connections; their threads close them."""
         with self._lock:
             due = [each for each, until in self._unauthenticated.items() if is_due(until)][:most]
             for connection in due:
                 del self._unauthenticated[connection]
+                self._shut_down_because[connection] = reason
                 _shut_down(connection)
 
-    def _forget(self, connection: Connection) -> bool:
-        """Removes a connection from the unauthenticated ones; False if it was shut down."""
+    def _forget(self, connection: Connection) -> str | None:
+        """Removes a connection from the unauthenticated ones; says why it was shut down, if so."""
         with self._lock:
-            return self._unauthenticated.pop(connection, None) is not None
+            self._unauthenticated.pop(connection, None)
+            return self._shut_down_because.pop(connection, None)
 
-    def _answer(self, connection: Connection) -> None:
+    def _answer(self, connection: Connection, peer: str) -> None:
         with connection:
-            content = self._question(connection)
+            content = self._question(connection, peer)
             if content is not None:
                 reply = self._reply(content)
                 with contextlib.suppress(OSError):
                     connection.send_bytes(json.dumps(reply).encode())
 
-    def _question(self, connection: Connection) -> bytes | None:
+    def _question(self, connection: Connection, peer: str) -> bytes | None:
         """The request of an authenticated client; None if it fails to prove the key in time."""
-        content = None
+        content = failure = None
         try:
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
             content = connection.recv_bytes(QUESTION_LIMIT)
-        except (OSError, EOFError, AuthenticationError, ValueError):
-            pass
+        except (EOFError, ConnectionResetError, BrokenPipeError):
+            pass  # It left without an answer, like a port scan, or after its proof.
+        except (OSError, AuthenticationError, ValueError) as error:
+            failure = str(error)
         finally:
-            was_in_time = self._forget(connection)
-        return content if was_in_time else None
+            shut_down = self._forget(connection)
+        refusal = shut_down or failure
+        if refusal is None:
+            return content
+        if not self._closed.is_set():
+            self._refusals.refuse(peer, refusal)
+        return None
 
     def _reply(self, content: bytes) -> dict[str, Any]:
         try:

@@ -36,6 +36,15 @@ impl Environment {
         )
     }
 
+    /// The same with some variables set anew; an empty text unsets one.
+    #[must_use]
+    pub fn with<'a>(mut self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let pairs = pairs.into_iter();
+        self.0
+            .extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        self
+    }
+
     /// The text of a variable, if set and not empty.
     pub fn text(&self, variable: &str) -> Option<&str> {
         self.0

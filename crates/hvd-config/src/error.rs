@@ -69,22 +69,12 @@ pub enum Error {
         /// How many there must be.
         needed: u32,
     },
-    /// Another launcher has started several processes, which would not find each other.
+    /// Tensors that travel through MPI cannot be encrypted.
     #[error(
-        "{variable}={value} shows that `{command}` or a similar launcher started several processes; \
-         this build of Horovod cannot connect them, so each would train alone. Start the job with \
-         `{instead}`, or set HOROVOD_IGNORE_LAUNCHER=1 to run each process as a job of its own"
+        "HOROVOD_ENCRYPT=all does not apply to HOROVOD_CPU_OPERATIONS=mpi: tensors that travel through \
+         MPI are not encrypted; unset one of them"
     )]
-    ForeignLauncher {
-        /// What it is called, most likely.
-        command: &'static str,
-        /// The variable that says so.
-        variable: &'static str,
-        /// Its value.
-        value: u32,
-        /// What to type.
-        instead: String,
-    },
+    Unencrypted,
     /// A choice that exists but that this build does not have.
     #[error(
         "{variable}=`{value}` is not supported by this build; set it to `{instead}` or unset it"

@@ -7,11 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+mod bootstrap;
 mod environment;
 mod error;
 mod setting;
 mod worker;
 
+pub use bootstrap::{BootstrapChoice, BootstrapConfig};
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use setting::{
@@ -19,6 +21,7 @@ pub use setting::{
     is_set_by_launcher, name,
 };
 pub use worker::{
-    AutotuneConfig, EncryptionChoice, JoinAverageChoice, KeySource, LogLevel, RendezvousConfig,
-    StallCheck, TimelineTarget, TransportChoice, WorkerConfig,
+    AutotuneConfig, EncryptionChoice, JoinAverageChoice, KeySource, LauncherFamily, LogLevel,
+    MpiConfig, MpiThreads, RendezvousConfig, StallCheck, TimelineTarget, TransportChoice,
+    WorkerConfig,
 };

@@ -63,6 +63,7 @@ pub const SETTING_GROUPS: &[SettingGroup] = &[
     observe::STALL_CHECK,
     observe::AUTOTUNE,
     job::IDENTITY,
+    job::BOOTSTRAP,
     launcher::LAUNCHER,
     devices::DEVICES,
 ];

@@ -3,8 +3,8 @@
 
 mod choice;
 mod feature;
-mod foreign;
 mod identity;
+mod mpi;
 mod network;
 #[cfg(test)]
 mod tests;
@@ -20,10 +20,13 @@ use hvd_types::Placement;
 
 pub use choice::{EncryptionChoice, JoinAverageChoice, LogLevel, TransportChoice};
 pub use feature::{AutotuneConfig, StallCheck, TimelineTarget};
+pub(crate) use identity::key_source;
 pub use identity::{KeySource, RendezvousConfig};
+pub use mpi::{LauncherFamily, MpiConfig, MpiThreads};
+pub(crate) use network::port_range;
 
 use crate::setting::{Setting, name};
-use crate::{Environment, Result};
+use crate::{Environment, Error, Result};
 
 /// Everything a worker's engine wants to know, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +50,10 @@ pub struct WorkerConfig {
     pub transport: TransportChoice,
     /// What is encrypted on connections between ranks.
     pub encryption: EncryptionChoice,
+    /// How to find MPI, if it moves tensors between hosts.
+    pub mpi: Option<MpiConfig>,
+    /// Whether the user asked for MPI's control plane; Horovod's own is used all the same.
+    pub mpi_controller: bool,
     /// How many connections carry tensors between two ranks; `None` leaves it to the transport.
     pub tcp_connections: Option<u8>,
     /// The algorithm of congestion control; `None` leaves it to the transport.
@@ -99,22 +106,16 @@ pub struct WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// As [`Self::read`], for a process that is about to join its job: one that another launcher has
-    /// started as one of several, and that would be alone, is refused.
-    pub fn read_to_join(environment: &Environment) -> Result<Self> {
-        let config = Self::read(environment)?;
-        if config.must_be_unlaunched {
-            foreign::refuse(environment)?;
-        }
-        Ok(config)
-    }
-
     /// Reads and checks the settings, those without effect too. The fusion threshold is rounded up
     /// to a multiple of 512 bytes per local rank, so that equal shares of a full buffer end on
     /// whole elements.
     pub fn read(environment: &Environment) -> Result<Self> {
         environment.check()?;
-        choice::require_own_transport(environment)?;
+        let encryption = EncryptionChoice::read(environment)?;
+        let mpi = MpiConfig::read(environment)?;
+        if mpi.is_some() && encryption == EncryptionChoice::All {
+            return Err(Error::Unencrypted);
+        }
         let is_placed = identity::is_given(environment);
         let placement = identity::placement(environment)?;
         let atom = u64::from(placement.local_size) * 512;
@@ -127,7 +128,9 @@ impl WorkerConfig {
             port_range: network::port_range(environment)?,
             timeout: Duration::from_secs(seconds),
             transport: TransportChoice::read(environment)?,
-            encryption: EncryptionChoice::read(environment)?,
+            encryption,
+            mpi,
+            mpi_controller: mpi::is_controller(environment)?,
             tcp_connections: network::tcp_connections(environment)?,
             tcp_congestion: network::tcp_congestion(environment),
             fusion_threshold: threshold

@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "hvd-transport",
         &["hvd-types", "hvd-config", "hvd-rendezvous"],
     ),
+    ("hvd-mpi", &["hvd-types", "hvd-config", "hvd-transport"]),
     ("hvd-collectives", &["hvd-types", "hvd-transport"]),
     (
         "hvd-engine",
@@ -30,12 +31,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["hvd-types", "hvd-config", "hvd-rendezvous", "hvd-wire"],
     ),
     ("hvd-cli", &["hvd-types", "hvd-config", "hvd-launch"]),
+    // Hosts without a driver try each other's addresses as the launcher's agents do.
+    (
+        "hvd-bootstrap",
+        &["hvd-types", "hvd-config", "hvd-rendezvous", "hvd-launch"],
+    ),
     (
         "hvd-python",
         &[
             "hvd-types",
             "hvd-config",
+            "hvd-bootstrap",
             "hvd-transport",
+            "hvd-mpi",
             "hvd-engine",
             "hvd-tensorflow",
             "hvd-cli",

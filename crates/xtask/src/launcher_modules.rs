@@ -19,7 +19,7 @@ const ORDER: &[(&str, &[&str])] = &[
     (
         "supervisor",
         &[
-            "agent", "doctor", "driver", "debug", "spec", "messages", "process", "error",
+            "agent", "doctor", "mpirun", "driver", "debug", "spec", "messages", "process", "error",
         ],
     ),
     (
@@ -35,6 +35,10 @@ const ORDER: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "mpirun",
+        &["driver", "spec", "hosts", "messages", "process", "error"],
+    ),
+    (
         "driver",
         &[
             "debug", "output", "protocol", "link", "spec", "hosts", "messages", "process", "error",
@@ -46,7 +50,7 @@ const ORDER: &[(&str, &[&str])] = &[
     ("output", &["link", "spec", "messages", "process", "error"]),
     ("protocol", &["link", "hosts", "process"]),
     ("link", &[]),
-    ("spec", &["hosts"]),
+    ("spec", &["hosts", "process"]),
     ("hosts", &["process", "error", "text"]),
     ("messages", &["process"]),
     ("process", &["error"]),

@@ -59,11 +59,17 @@ pub(super) const DEVICES: SettingGroup = SettingGroup {
             name::MPI_THREADS_DISABLE,
             ValueKind::Flag,
             "0",
-            "1 initializes MPI without thread support.",
+            "1 initializes MPI for calls from one thread at a time (`MPI_THREAD_SERIALIZED`).",
         )
         .flag("--mpi-threads-disable, --no-mpi-threads-disable")
-        .key("library_options.mpi_threads_disable")
-        .comes_with("MPI support"),
+        .key("library_options.mpi_threads_disable"),
+        setting(
+            name::MPI_LIBRARY,
+            ValueKind::Text("a path of an MPI library"),
+            "",
+            "The `libmpi.so` to open if HOROVOD_CPU_OPERATIONS is `mpi`; found beside the launcher or by \
+             the loader if not set.",
+        ),
         setting(
             name::CCL_CACHE,
             ValueKind::Flag,

@@ -10,7 +10,8 @@ pub(super) const COMMUNICATION: SettingGroup = SettingGroup {
             name::CONTROLLER,
             ValueKind::OneOf(&["gloo", "mpi"], "`gloo` or `mpi`"),
             "gloo",
-            "Transport of the negotiation; `gloo` is Horovod's own, `mpi` is not supported yet.",
+            "`mpi` says that an MPI launcher starts the ranks; negotiation uses Horovod's own connections \
+             either way.",
         )
         .flag("--gloo")
         .key("controller"),
@@ -18,8 +19,8 @@ pub(super) const COMMUNICATION: SettingGroup = SettingGroup {
             name::CPU_OPERATIONS,
             ValueKind::OneOf(&["gloo", "mpi", "ccl"], "`gloo`, `mpi` or `ccl`"),
             "gloo",
-            "Transport of tensors in main memory; `gloo` is Horovod's own, `mpi` and `ccl` are not \
-             supported yet.",
+            "What moves tensors between hosts: `gloo` is Horovod's own TCP, `mpi` the MPI library of the \
+             `mpirun` that started the ranks; `ccl` is not supported yet.",
         )
         .flag("--gloo")
         .key("controller"),

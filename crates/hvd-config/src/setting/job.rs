@@ -1,4 +1,5 @@
-//! What the launcher tells each worker: its place in the job and where the ranks meet.
+//! What the launcher tells each worker: its place in the job and where the ranks meet; and how ranks
+//! that another launcher started find that out.
 
 use super::{SettingGroup, ValueKind, name, setting};
 
@@ -92,5 +93,40 @@ pub(super) const IDENTITY: SettingGroup = SettingGroup {
             "1 if the number of ranks may change.",
         )
         .comes_with("elastic jobs"),
+    ],
+};
+
+pub(super) const BOOTSTRAP: SettingGroup = SettingGroup {
+    title: "Jobs that other launchers start",
+    about: "Under `mpirun`, `srun`, `torchrun` and others, `hvd.init()` finds the rank in their \
+            variables and the other ranks through them; these settings are for when that is not \
+            enough. With `HOROVOD_RANK` and `HOROVOD_SIZE` you can also give each process its place \
+            yourself.",
+    settings: &[
+        setting(
+            name::BOOTSTRAP,
+            ValueKind::OneOf(
+                &["auto", "pmix", "pmi", "file"],
+                "`auto`, `pmix`, `pmi` or `file`",
+            ),
+            "auto",
+            "How rank 0 tells the other ranks where it listens: through the launcher's PMIx or PMI, or \
+             through a file that all ranks see.",
+        ),
+        setting(
+            name::BOOTSTRAP_DIR,
+            ValueKind::Text("the path of a directory"),
+            "",
+            "Directory for that file, shared by all hosts; without it `~/.horovod/bootstrap`. If it is \
+             set, the file is used.",
+        ),
+        setting(
+            name::BOOTSTRAP_ADDR,
+            ValueKind::Text("a host name or address"),
+            "",
+            "Where rank 0 is to listen, for ranks that are started by hand; together with \
+             `HOROVOD_RENDEZVOUS_PORT` and `HOROVOD_SECRET_KEY_FILE`.",
+        ),
+        setting(name::BOOTSTRAP_PORT, ValueKind::Port, "", "The port to it."),
     ],
 };

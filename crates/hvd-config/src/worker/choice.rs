@@ -2,7 +2,7 @@
 
 use crate::environment::malformed;
 use crate::setting::name;
-use crate::{Environment, Error, Result};
+use crate::{Environment, Result};
 
 /// What moves tensors between ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,21 +87,6 @@ impl JoinAverageChoice {
             text => Err(malformed(name::JOIN_AVERAGE, text)),
         }
     }
-}
-
-/// Refuses controllers and operations that exist elsewhere but not here.
-pub(super) fn require_own_transport(environment: &Environment) -> Result<()> {
-    for variable in [name::CONTROLLER, name::CPU_OPERATIONS] {
-        let value = word(environment, variable, "gloo");
-        if value != "gloo" {
-            return Err(Error::NotInThisBuild {
-                variable,
-                value,
-                instead: "gloo",
-            });
-        }
-    }
-    Ok(())
 }
 
 fn word(environment: &Environment, variable: &str, default: &str) -> String {

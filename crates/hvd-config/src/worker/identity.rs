@@ -118,7 +118,8 @@ pub(super) fn rendezvous(
     }))
 }
 
-fn key_source(environment: &Environment) -> Option<KeySource> {
+/// The job's key, if it is given.
+pub(crate) fn key_source(environment: &Environment) -> Option<KeySource> {
     let file = environment.path(name::SECRET_KEY_FILE).map(KeySource::File);
     file.or_else(|| {
         let text = environment.text(name::SECRET_KEY)?;

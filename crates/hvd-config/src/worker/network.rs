@@ -16,7 +16,7 @@ pub(super) fn host_addresses(
     read(environment, name::HOST_ADDRESSES, parse_addresses)
 }
 
-pub(super) fn port_range(environment: &Environment) -> Result<Option<RangeInclusive<u16>>> {
+pub(crate) fn port_range(environment: &Environment) -> Result<Option<RangeInclusive<u16>>> {
     read(environment, name::PORT_RANGE, parse_ports)
 }
 

@@ -282,15 +282,19 @@ fn each_process_of_a_host_needs_a_core() {
 
 #[test]
 fn transports_of_other_builds_are_refused_as_such() {
-    for (variable, value) in [
-        ("HOROVOD_CONTROLLER", "mpi"),
-        ("HOROVOD_CPU_OPERATIONS", "mpi"),
-        ("HOROVOD_CPU_OPERATIONS", "ccl"),
-    ] {
-        let error = read(&[(variable, value)]).unwrap_err().to_string();
-        let expected = format!("{variable}=`{value}` is not supported by this build");
-        assert!(error.starts_with(&expected), "{error}");
-    }
+    let error = read(&[("HOROVOD_CPU_OPERATIONS", "ccl")]);
+    let error = error.unwrap_err().to_string();
+    let expected = "HOROVOD_CPU_OPERATIONS=`ccl` is not supported by this build";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn mpi_moves_tensors_without_encryption() {
+    let mpi = ("HOROVOD_CPU_OPERATIONS", "mpi");
+    let config = read(&[mpi, ("HOROVOD_CONTROLLER", "mpi")]).unwrap();
+    assert!(config.mpi.is_some() && config.mpi_controller);
+    let refused = read(&[mpi, ("HOROVOD_ENCRYPT", "all")]);
+    assert_eq!(refused, Err(crate::Error::Unencrypted));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Encodes and decodes snapshots.
 //!
 //! ```text
-//! snapshot    process u32 | text unknown | list of operations | list of threads
+//! snapshot    process u32 | text wires | text unknown | list of operations | list of threads
 //! operation   text name | kind u8 | state u8 | process set u32 | four ages u64
 //! age         milliseconds + 1; 0 if that state was not reached
 //! thread      text name | list of frames
@@ -33,6 +33,7 @@ impl RankSnapshot {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend(self.process.to_le_bytes());
+        text(&mut out, head(&self.wires, LONGEST_FILE));
         text(&mut out, head(&self.unknown, LONGEST_FILE));
         let first = self.operations.len().saturating_sub(MAX_OPERATIONS);
         list(&mut out, &self.operations[first..], operation);
@@ -72,6 +73,7 @@ impl RankSnapshot {
         let mut reader = Reader(bytes);
         let snapshot = Self {
             process: u32::from_le_bytes(reader.array()?),
+            wires: reader.text()?.to_owned(),
             unknown: reader.text()?.to_owned(),
             operations: reader.list(read_operation)?,
             threads: reader.list(read_thread)?,

@@ -106,6 +106,8 @@ impl OperationStatus {
 pub struct RankSnapshot {
     /// Its process ID.
     pub process: u32,
+    /// What carries its bytes, and why.
+    pub wires: String,
     /// Its last operations, oldest first.
     pub operations: Vec<OperationStatus>,
     /// The program's threads, the main one first; none if they are unknown.

@@ -41,13 +41,14 @@ prop_compose! {
 prop_compose! {
     fn any_snapshot()(
         process: u32,
+        wires in ".{0,400}",
         unknown in ".{0,400}",
         names in prop::collection::vec((".{0,300}", 0..5_usize, any::<u64>()), 0..100),
         stacks in prop::collection::vec((".{0,200}", prop::collection::vec(any_frame(), 0..60)), 0..8),
     ) -> RankSnapshot {
         let operations = names.iter().map(|(name, state, ago)| operation(name, OperationState::ALL[*state], *ago));
         let threads = stacks.into_iter().map(|(name, frames)| ThreadStack { name, frames });
-        RankSnapshot { process, unknown, operations: operations.collect(), threads: threads.collect() }
+        RankSnapshot { process, wires, unknown, operations: operations.collect(), threads: threads.collect() }
     }
 }
 
@@ -79,6 +80,7 @@ proptest! {
 fn ordinary_snapshots_come_back_as_they_were() {
     let snapshot = RankSnapshot {
         process: 4711,
+        wires: "shared memory".to_owned(),
         operations: vec![
             operation("allreduce.a", OperationState::Done, 12_100),
             operation("allreduce.b", OperationState::Negotiating, 300),

@@ -33,7 +33,7 @@ const COMBINE: Combine = Combine {
 fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let config = WorkerConfig::read(&Environment::of_process())?;
-    let mut mesh = connect(&config, &Abort::new())?;
+    let mut mesh = connect(&config, None, &Abort::new())?;
     let joined = start.elapsed();
     let transport = mesh.transport.as_mut();
     let members: Vec<Rank> = (0..transport.size()).map(Rank::from_index).collect();

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use hvd_transport::{SharedSlots, Transport};
+use hvd_transport::{MessageExchange, SharedSlots, Transport};
 use hvd_types::Rank;
 
 use crate::{Error, Result};
@@ -93,6 +93,11 @@ impl<'a> Communicator<'a> {
     /// The memory that all members see, if there is such.
     pub(crate) fn shared_slots(&mut self) -> Option<SharedSlots<'_>> {
         self.transport.shared_slots(self.members)
+    }
+
+    /// Whole messages among the members, if their wires move those faster than pieces.
+    pub(crate) fn messages(&mut self) -> Option<&mut dyn MessageExchange> {
+        self.transport.messages(self.members)
     }
 
     /// Sends all of `bytes` to a member.

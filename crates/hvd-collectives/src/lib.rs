@@ -31,8 +31,8 @@ mod workspace;
 
 pub use allgather::{allgather, allgather_in_place};
 pub use allreduce::{
-    Algorithm, Cost, adasum, allreduce, halving_doubling_allreduce, recursive_doubling_allreduce,
-    ring_allreduce, shared_allreduce,
+    Algorithm, Cost, adasum, allreduce, halving_doubling_allreduce, message_ring_allreduce,
+    recursive_doubling_allreduce, ring_allreduce, shared_allreduce,
 };
 pub use alltoall::{alltoall, exchange_counts};
 pub use barrier::barrier;

@@ -99,7 +99,7 @@ impl<B: Blocks> RingPipeline<'_, B> {
             let send = (!self.sends.are_over()).then_some(self.to);
             let recv = (!self.recvs.are_over()).then_some(self.from);
             if send.is_none() && recv.is_none() {
-                return Ok(());
+                return Ok(self.transport.flush()?);
             }
             if moved > 0 {
                 give_up = None;

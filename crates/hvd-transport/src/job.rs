@@ -14,18 +14,23 @@ use hvd_types::Rank;
 
 use crate::mesh::join_until;
 use crate::{
-    Abort, Encryption, Error, Mesh, MeshOptions, RankAddresses, Result, TcpOptions, TransportKind,
-    Waker,
+    Abort, Encryption, Error, FabricSource, Mesh, MeshOptions, RankAddresses, Result, TcpOptions,
+    TransportKind, Waker,
 };
 
 /// How long the end of a failed rank may be held up by a launcher that does not answer.
 const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Connects this process with all other ranks of its job. It gives up when `abort` is raised, and
-/// the others then wait for its next attempt, or learn that it failed.
-pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
+/// Connects this process with all other ranks of its job; `fabric` moves tensors between hosts, if
+/// the job has one. It gives up when `abort` is raised, and the others then wait for its next attempt,
+/// or learn that it failed.
+pub fn connect(
+    config: &WorkerConfig,
+    fabric: Option<Arc<dyn FabricSource>>,
+    abort: &Abort,
+) -> Result<Mesh> {
     abort.check()?;
-    let options = |key, network| MeshOptions {
+    let options = |key, network, fabric| MeshOptions {
         placement: config.placement.clone(),
         key,
         timeout: config.timeout,
@@ -46,11 +51,16 @@ pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
                 EncryptionChoice::All => Encryption::All,
             },
         },
+        fabric,
     };
     let loopback = RankAddresses::Address(IpAddr::from(Ipv4Addr::LOCALHOST));
     let Some(rendezvous) = &config.rendezvous else {
         let key = JobKey::generate()?;
-        return join_until(&options(key, loopback), &mut MemoryStore::new(), abort);
+        return join_until(
+            &options(key, loopback, None),
+            &mut MemoryStore::new(),
+            abort,
+        );
     };
     let (key, mut store) = open(rendezvous, config.timeout)?;
     status_query::arrive(&mut store, config.placement.rank)?;
@@ -62,7 +72,7 @@ pub fn connect(config: &WorkerConfig, abort: &Abort) -> Result<Mesh> {
         None => RankAddresses::Address(store.local_ip()),
     };
     let mut store = Interruptible::new(store, rendezvous, abort)?;
-    let mesh = join_until(&options(key, network), &mut store, abort);
+    let mesh = join_until(&options(key, network, fabric), &mut store, abort);
     // The abort lives as long as the mesh, and the connection should not.
     store.hang_up.disarm();
     if let Err(Error::Rendezvous(StoreError::Ended { rank, .. })) = &mesh

@@ -3,7 +3,8 @@
 //! [`Transport`] is the one seam: ordered, reliable bytes between every pair of ranks on two
 //! lanes, [`Lane::Control`] for the negotiation and [`Lane::Data`] for tensors. Its kinds are
 //! [`mem`] (ranks as threads, for tests), shared memory, TCP, and shared memory inside each of
-//! several hosts with TCP between them. [`join`] connects the ranks of a job with each other and
+//! several hosts with TCP between them; the
+//! data between hosts may go through a [`DataFabric`] instead. [`join`] connects the ranks of a job with each other and
 //! picks one. Every wait ends by progress, by a deadline or by [`Abort`],
 //! which the [`Lifeline`] raises when any rank dies.
 //!
@@ -14,6 +15,7 @@
 mod abort;
 mod debug_responder;
 mod error;
+mod fabric;
 mod init_attempt;
 mod job;
 mod lifeline;
@@ -33,6 +35,10 @@ mod transport;
 pub use abort::{Abort, Failure, Waker};
 pub use debug_responder::DebugResponder;
 pub use error::{Error, Result};
+pub use fabric::{
+    AfterLook, DataFabric, Exchanged, FabricError, FabricSource, MessageExchange, MessagePair,
+    PART_ALIGNMENT, TakePart,
+};
 pub use hvd_rendezvous::objects::ObjectSeal;
 pub use hvd_rendezvous::{Error as StoreError, Store};
 pub use init_attempt::InitAttempt;

@@ -1,5 +1,7 @@
 //! For tests only: whole meshes inside one process, over any wire, for ranks that are threads.
 
+mod fabric;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use hvd_types::{Placement, Rank, Topology};
 use crate::mesh::{TestOverrides, join_with};
 use crate::shm::Capacities;
 use crate::{Abort, Encryption, Mesh, MeshOptions, RankAddresses, TcpOptions, TransportKind, mem};
+use fabric::MemoryFabrics;
 
 /// What moves the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,16 +29,22 @@ pub enum Wire {
     /// Two made-up hosts, each with half of the ranks: shared memory inside them, connections
     /// between them.
     Mixed,
+    /// The same, with tensors between the hosts in a fabric.
+    Fabric,
+    /// A made-up host for every rank, with tensors in a fabric.
+    FarFabric,
 }
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Memory,
         Self::SharedMemory,
         Self::Tcp,
         Self::Encrypted,
         Self::Mixed,
+        Self::Fabric,
+        Self::FarFabric,
     ];
 }
 
@@ -93,7 +102,7 @@ impl Setup {
             Wire::Memory => self.in_memory(),
             Wire::SharedMemory => self.joined(TransportKind::SharedMemory),
             Wire::Tcp | Wire::Encrypted => self.joined(TransportKind::Tcp),
-            Wire::Mixed => self.joined(TransportKind::Auto),
+            Wire::Mixed | Wire::Fabric | Wire::FarFabric => self.joined(TransportKind::Auto),
         }
     }
 
@@ -113,6 +122,7 @@ impl Setup {
             lifeline: None,
             topology: topology.clone(),
             fallback_reason: None,
+            wires: "memory".to_owned(),
             objects: ObjectSeal::new(&key, "test"),
         })
         .collect()
@@ -127,6 +137,12 @@ impl Setup {
             data: capacity,
             slot: (8 * capacity).max(128),
         });
+        let fabrics = MemoryFabrics::new(self.capacity.unwrap_or(64 * 1024));
+        let host_of = |rank: usize| match self.wire {
+            Wire::Mixed | Wire::Fabric => Some(format!("half {}", 2 * rank / self.size)),
+            Wire::FarFabric => Some(format!("host {rank}")),
+            _ => None,
+        };
         thread::scope(|scope| {
             let ranks: Vec<_> = (0..self.size)
                 .map(|rank| {
@@ -135,12 +151,16 @@ impl Setup {
                     if self.wire == Wire::Encrypted {
                         options.tcp.encryption = Encryption::All;
                     }
+                    if matches!(self.wire, Wire::Fabric | Wire::FarFabric) {
+                        options.fabric = Some(fabrics.source(options.placement.rank));
+                    }
+                    if self.wire == Wire::FarFabric {
+                        options.placement.hostname = format!("host-{rank}");
+                    }
                     let mut store = store.clone();
-                    let half = 2 * rank / self.size;
-                    let host = (self.wire == Wire::Mixed).then(|| format!("half {half}"));
                     let overrides = TestOverrides {
                         capacities,
-                        host_identity: host,
+                        host_identity: host_of(rank),
                         stripe: self.capacity,
                     };
                     thread::Builder::new()
@@ -198,5 +218,6 @@ pub fn options(
         network: RankAddresses::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         ports: None,
         tcp: TcpOptions::default(),
+        fabric: None,
     }
 }

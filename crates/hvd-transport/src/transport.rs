@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use hvd_types::Rank;
 
-use crate::{Error, Result, SharedSlots, Waker};
+use crate::{Error, MessageExchange, Result, SharedSlots, Waker};
 
 /// Two independent streams between each pair of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,6 +115,12 @@ pub trait Transport: Send {
     /// Sleeps until something of `interest` may move, the waker fires or the deadline passes.
     fn wait(&mut self, interest: Interest<'_>, deadline: Option<Instant>) -> Result<Wake>;
 
+    /// Waits until the peers have received what was sent on the data lane, where the wire would not
+    /// move it by itself. Ends every use of the data lane; [`Self::exchange`] does it.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether an otherwise idle thread waits for the next control message: then it is
     /// worth a core to look for it for a while before sleeping. Not at first.
     fn set_eager(&mut self, eager: bool) {
@@ -132,6 +138,12 @@ pub trait Transport: Send {
     /// The memory that `members`, of which this rank must be one, all see; none if there is none.
     /// Every member gets the same answer.
     fn shared_slots(&mut self, _members: &[Rank]) -> Option<SharedSlots<'_>> {
+        None
+    }
+
+    /// Whole messages among `members`, of which this rank must be one, if their wires move those
+    /// faster than pieces. Every member gets the same answer.
+    fn messages(&mut self, _members: &[Rank]) -> Option<&mut dyn MessageExchange> {
         None
     }
 
@@ -169,7 +181,7 @@ pub trait Transport: Send {
                 moved += received;
             }
             if unsent.is_empty() && unfilled.is_empty() {
-                return Ok(());
+                return self.flush();
             }
             if moved > 0 {
                 give_up = None;

@@ -56,7 +56,7 @@ fn start(config: WorkerConfig, abort: &Abort) -> JoinHandle<Result<Mesh>> {
     let abort = abort.clone();
     std::thread::Builder::new()
         .name("hvd-test-rank".into())
-        .spawn(move || connect(&config, &abort))
+        .spawn(move || connect(&config, None, &abort))
         .unwrap()
 }
 

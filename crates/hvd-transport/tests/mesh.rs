@@ -9,11 +9,20 @@ use std::time::{Duration, Instant};
 use hvd_rendezvous::{JobKey, MemoryStore, Result as StoreResult, Store};
 use hvd_testkit::{run_ranks, run_ranks_with};
 use hvd_transport::testing::{Wire, mesh_of, options};
-use hvd_transport::{Failure, Interest, Lane, Membership, Mesh, MeshOptions, TransportKind, join};
+use hvd_transport::{
+    Failure, Interest, Lane, Membership, Mesh, MeshOptions, MessagePair, TransportKind, join,
+};
 use hvd_types::{Placement, Rank};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-const REAL: [Wire; 4] = [Wire::SharedMemory, Wire::Tcp, Wire::Encrypted, Wire::Mixed];
+const REAL: [Wire; 6] = [
+    Wire::SharedMemory,
+    Wire::Tcp,
+    Wire::Encrypted,
+    Wire::Mixed,
+    Wire::Fabric,
+    Wire::FarFabric,
+];
 
 /// Waits for the job's end and returns its cause.
 fn wait_for_abort(mesh: &mut Mesh) -> Failure {
@@ -424,6 +433,30 @@ fn needing_a_peer_that_left_is_an_error_naming_it() {
         "{}",
         outcomes[0]
     );
+}
+
+#[test]
+fn a_message_that_does_not_come_ends_with_the_rank_that_failed() {
+    let failures = run_ranks_with(mesh_of(Wire::FarFabric, 3), |rank, mut mesh| {
+        let members = [0, 1, 2].map(Rank::new);
+        if rank == Rank::new(2) {
+            mesh.lifeline.take().unwrap().sever();
+            return String::new();
+        }
+        let (to, from) = (Rank::new(1 - rank.number()), Rank::new(2));
+        let messages = MessagePair {
+            to,
+            bytes: b"a message",
+            from,
+            length: 9,
+        };
+        let wire = mesh.transport.messages(&members).unwrap();
+        let failure = wire.exchange_messages(messages, &mut |_, _| ());
+        failure.unwrap_err().to_string()
+    });
+    for failure in &failures[..2] {
+        assert!(failure.contains("rank 2"), "{failure}");
+    }
 }
 
 /// Others get an address of rank 1 at which nothing listens.

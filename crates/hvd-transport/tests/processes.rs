@@ -136,7 +136,8 @@ fn join_by_environment(rank: usize, port: &str, key: &str) -> Mesh {
     ]
     .into_iter()
     .collect();
-    connect(&WorkerConfig::read(&environment).unwrap(), &Abort::new()).unwrap()
+    let config = WorkerConfig::read(&environment).unwrap();
+    connect(&config, None, &Abort::new()).unwrap()
 }
 
 /// One rank of the test above; nothing by itself.

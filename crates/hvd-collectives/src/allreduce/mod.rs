@@ -5,6 +5,7 @@
 mod adasum;
 mod choice;
 mod halving_doubling;
+mod message_ring;
 mod recursive_doubling;
 mod ring;
 mod shared;
@@ -13,6 +14,7 @@ mod shares;
 pub use adasum::adasum;
 pub use choice::{Algorithm, Cost};
 pub use halving_doubling::halving_doubling_allreduce;
+pub use message_ring::message_ring_allreduce;
 pub use recursive_doubling::recursive_doubling_allreduce;
 pub(crate) use ring::reduce_own_block;
 pub use ring::ring_allreduce;
@@ -35,7 +37,11 @@ pub fn allreduce(
     if shared_allreduce(comm, combine, 1.0, &mut tensors, workspace)? {
         return Ok(());
     }
-    let run = match workspace.tuning.algorithm(comm.size(), buffer.len()) {
+    let algorithm = workspace.tuning.algorithm(comm.size(), buffer.len());
+    if algorithm == Algorithm::Ring && message_ring_allreduce(comm, combine, buffer)? {
+        return Ok(());
+    }
+    let run = match algorithm {
         Algorithm::RecursiveDoubling => recursive_doubling_allreduce,
         Algorithm::HalvingDoubling => halving_doubling_allreduce,
         Algorithm::Ring => ring_allreduce,

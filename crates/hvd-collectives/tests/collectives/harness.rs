@@ -37,6 +37,17 @@ pub(crate) fn mixed(size: usize) -> Vec<Mesh> {
     Setup::new(Wire::Mixed, size).tight(128).build()
 }
 
+/// Two hosts: tight rings inside them, and between them a library that moves bytes only while it is
+/// called.
+pub(crate) fn fabric(size: usize) -> Vec<Mesh> {
+    Setup::new(Wire::Fabric, size).tight(128).build()
+}
+
+/// A host for every rank, and such a library between them, which also moves whole messages.
+pub(crate) fn far_fabric(size: usize) -> Vec<Mesh> {
+    Setup::new(Wire::FarFabric, size).tight(128).build()
+}
+
 /// Elements per case: nothing, one, fewer than ranks or not divisible, several chunks per block.
 pub(crate) const LENGTHS: [usize; 4] = [0, 1, 13, 1037];
 

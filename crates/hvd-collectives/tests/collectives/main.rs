@@ -33,6 +33,25 @@ mod traffic;
 #[cfg(test)]
 mod values;
 
+#[test]
+fn message_ring_allreduce_where_there_are_messages() {
+    reductions::allreduce(harness::far_fabric, |comm, combine, buffer, _| {
+        let has_run = hvd_collectives::message_ring_allreduce(comm, combine, buffer)?;
+        assert_eq!(has_run, comm.size() > 1);
+        Ok(())
+    });
+    // Ranks that share a host move pieces, and so do all that deal with them.
+    let mut mesh = harness::fabric(3);
+    let members = [0, 1, 2].map(hvd_types::Rank::new);
+    let comm = hvd_collectives::Communicator::new(&mut *mesh[0].transport, &members);
+    let combine = hvd_collectives::Combine {
+        dtype: hvd_types::DType::Float32,
+        reduction: hvd_collectives::Reduction::Sum,
+    };
+    let has_run = hvd_collectives::message_ring_allreduce(&mut comm.unwrap(), combine, &mut []);
+    assert!(!has_run.unwrap());
+}
+
 /// All collectives over one kind of transport.
 macro_rules! table {
     ($kind:ident, $mesh:expr) => {
@@ -119,3 +138,5 @@ table!(shared_memory, crate::harness::shared_memory);
 table!(tcp, crate::harness::tcp);
 table!(tcp_in_strands, crate::harness::tcp_in_strands);
 table!(mixed, crate::harness::mixed);
+table!(fabric, crate::harness::fabric);
+table!(far_fabric, crate::harness::far_fabric);

@@ -1,10 +1,9 @@
 //! One rank's endpoint, which it publishes through the store: six lines of text.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use hvd_rendezvous::{Error as StoreError, Store};
+use hvd_rendezvous::{Error as StoreError, Store, host_identity};
 
 use super::fd_passing::MemoryOffer;
 use super::{Encryption, MeshOptions};
@@ -43,7 +42,7 @@ impl Endpoint {
         Self {
             address,
             hostname: options.placement.hostname.clone(),
-            host_identity: host_identity(options),
+            host_identity: own_identity(options),
             kind: wires(options),
             socket: socket.unwrap_or_default().to_owned(),
             attempt,
@@ -60,6 +59,19 @@ impl Endpoint {
     pub(super) fn is_on_machine_of(&self, other: &Self) -> bool {
         let boot = |endpoint: &Self| endpoint.host_identity.split(' ').next().map(str::to_owned);
         boot(self) == boot(other)
+    }
+
+    /// An endpoint of which only the host matters.
+    #[cfg(test)]
+    pub(super) fn named(hostname: &str, host_identity: &str) -> Self {
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 80)),
+            hostname: hostname.to_owned(),
+            host_identity: host_identity.to_owned(),
+            kind: String::new(),
+            socket: String::new(),
+            attempt: 0,
+        }
     }
 
     fn encode(&self) -> String {
@@ -99,8 +111,13 @@ fn wires(options: &MeshOptions) -> String {
         Encryption::Control => "",
         Encryption::All => " with HOROVOD_ENCRYPT=all",
     };
+    let fabric = match options.fabric {
+        None => "",
+        Some(_) => " with HOROVOD_CPU_OPERATIONS=mpi",
+    };
     let kind = options.kind;
-    format!("{kind:?}{}{encryption}", connections.unwrap_or_default())
+    let connections = connections.unwrap_or_default();
+    format!("{kind:?}{connections}{encryption}{fabric}")
 }
 
 /// Gives this rank's endpoint to all others and returns those of all ranks.
@@ -148,22 +165,9 @@ pub(super) fn exchange(
     Ok(endpoints)
 }
 
-/// Equal for two ranks only if they can share memory and reach each other's unix sockets: same
-/// boot of the same kernel, same name, same network namespace.
-fn host_identity(options: &MeshOptions) -> String {
-    let read = |path: &str| {
-        fs::read_to_string(path)
-            .ok()
-            .map(|text| text.trim().to_owned())
-    };
-    let boot = read("/proc/sys/kernel/random/boot_id");
-    let name = read("/proc/sys/kernel/hostname");
-    let network = fs::read_link("/proc/self/ns/net").ok();
-    match (boot, name, network) {
-        (Some(boot), Some(name), Some(network)) => format!("{boot} {name} {}", network.display()),
-        // Unknown hosts are all different.
-        _ => format!("unknown {}", options.placement.rank),
-    }
+/// Equal for two ranks only if they can share memory; unknown hosts are all different.
+fn own_identity(options: &MeshOptions) -> String {
+    host_identity().unwrap_or_else(|| format!("unknown {}", options.placement.rank))
 }
 
 #[cfg(test)]

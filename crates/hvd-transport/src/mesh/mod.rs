@@ -30,6 +30,7 @@ mod lifelines;
 mod memory;
 mod network;
 mod tie_break;
+mod wires;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,13 +43,14 @@ use hvd_rendezvous::objects::ObjectSeal;
 use hvd_rendezvous::{Error as StoreError, JobKey, Store, deadline, limits};
 use hvd_types::{Placement, Rank, Topology};
 
+use crate::fabric::OverFabric;
 use crate::mixed::{HostMemory, Mixed};
 use crate::os::event::Flag;
 use crate::rank_context::RankContext;
 use crate::shm::{Capacities, SharedMemory};
 use crate::spin;
 use crate::tcp::{Links, STRIPE, Tcp};
-use crate::{Abort, Error, Failure, Lifeline, Result, Transport, mem};
+use crate::{Abort, Error, FabricSource, Failure, Lifeline, Result, Transport, mem};
 use directory::PeerDirectory;
 use endpoint::Endpoint;
 use fd_passing::MemoryOffer;
@@ -90,6 +92,9 @@ pub struct MeshOptions {
     pub ports: Option<RangeInclusive<u16>>,
     /// How connections are used; all ranks have to want the same.
     pub tcp: TcpOptions,
+    /// What moves tensors between hosts instead of connections, if anything; all ranks have to want
+    /// the same.
+    pub fabric: Option<Arc<dyn FabricSource>>,
 }
 
 /// How connections between ranks are used.
@@ -138,6 +143,8 @@ pub struct Mesh {
     pub topology: Topology,
     /// Why the wire is not what was hoped for, for the log.
     pub fallback_reason: Option<String>,
+    /// What carries this rank's bytes, and why, for people.
+    pub wires: String,
     /// What signs and checks objects that ranks unpickle.
     pub objects: ObjectSeal,
 }
@@ -273,6 +280,7 @@ fn alone(options: &MeshOptions) -> Result<Mesh> {
         lifeline: None,
         topology,
         fallback_reason: None,
+        wires: "none, in a job of one rank".to_owned(),
         objects: objects(options, &[]),
     })
 }
@@ -356,6 +364,7 @@ impl Bootstrap {
                 abort: self.directory.abort.clone(),
                 lifeline: Some(lifeline),
                 topology,
+                wires: self.wires(memory.is_some(), fallback_reason.as_deref()),
                 fallback_reason,
                 objects: objects(self.options(), self.endpoints()),
             }),
@@ -405,9 +414,32 @@ impl Bootstrap {
         let connector = LazyConnector::new(Arc::clone(&self.directory), incoming);
         let links = Links::new(self.endpoints().len(), &far, Box::new(connector));
         if let Some(memory) = memory {
-            return Ok(Box::new(Mixed::new(context, memory, links)?));
+            let mixed = Mixed::new(context.clone(), memory, links)?;
+            return self.over_fabric(context, mixed, &far);
         }
         let flag = Flag::new().map_err(Error::io("creating an event"))?;
-        Ok(Box::new(Tcp::new(context, links, Arc::new(flag))))
+        let tcp = Tcp::new(context.clone(), links, Arc::new(flag));
+        self.over_fabric(context, tcp, &far)
+    }
+
+    /// Has the data of the ranks in `far` go through the fabric, if the job has one.
+    fn over_fabric(
+        &self,
+        context: RankContext,
+        inner: impl Transport + 'static,
+        far: &[Rank],
+    ) -> Result<Box<dyn Transport>> {
+        let Some(source) = &self.options().fabric else {
+            return Ok(Box::new(inner));
+        };
+        // Numbers of attempts are never used twice, and all ranks know rank 0's (`MESH-1`).
+        let meeting = self.endpoints()[Rank::COORDINATOR.index()].attempt;
+        let fabric = source.open(meeting).map_err(|error| {
+            let (rank, host) = (self.rank(), &self.options().placement.hostname);
+            Error::Bootstrap(format!(
+                "rank {rank} on host `{host}` cannot use MPI: {error}"
+            ))
+        })?;
+        Ok(Box::new(OverFabric::new(context, inner, fabric, far)))
     }
 }

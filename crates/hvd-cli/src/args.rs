@@ -3,6 +3,7 @@
 //! `settings.rs`'s part. The help text is `help.txt`: written by hand, because it is read more often
 //! than any other page of this project; a test keeps it true.
 
+mod container;
 mod hosts;
 mod worker;
 
@@ -10,7 +11,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-pub(crate) use hosts::HostArgs;
+pub(crate) use container::{ContainerArgs, RuntimeArg};
+pub(crate) use hosts::{HostArgs, LauncherArg};
 pub(crate) use worker::{Exports, WorkerArgs};
 
 /// The options of `horovodrun`.
@@ -38,17 +40,18 @@ pub(crate) struct Args {
     pub(crate) dry_run: bool,
     #[arg(long, group = "controller")]
     pub(crate) gloo: bool,
-    /// Known, so that it is not taken for the beginning of `--mpi-threads-disable`.
-    #[arg(long, hide = true, group = "controller")]
+    #[arg(long, group = "controller")]
     pub(crate) mpi: bool,
-    #[arg(long, hide = true, group = "controller")]
+    #[arg(long, group = "controller")]
     pub(crate) jsrun: bool,
-    /// For `mpirun`, which only `--mpi` would start; some programs pass it in any case.
-    #[arg(long = "mpi-args", hide = true, allow_hyphen_values = true)]
+    /// For `mpirun`, which only `--mpi` starts; some programs pass it in any case.
+    #[arg(long = "mpi-args", value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) for_mpirun: Option<String>,
     /// The same.
-    #[arg(long = "binding-args", hide = true, allow_hyphen_values = true)]
+    #[arg(long = "binding-args", value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) binding: Option<String>,
+    #[command(flatten)]
+    pub(crate) container: ContainerArgs,
     #[arg(long)]
     pub(crate) disable_cache: bool,
     #[arg(long, value_name = "DIRECTORY")]

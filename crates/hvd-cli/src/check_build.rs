@@ -12,13 +12,13 @@ const FRAMEWORKS: [(&str, &str, Support); 3] = [
     ("MXNet", "mxnet", Support::Coming),
 ];
 
-const CONTROLLERS: [(&str, bool); 2] = [("MPI", false), ("Gloo", true)];
+const CONTROLLERS: [(&str, bool); 2] = [("MPI", true), ("Gloo", true)];
 
 const OPERATIONS: [(&str, bool); 5] = [
     ("NCCL", false),
     ("DDL", false),
     ("CCL", false),
-    ("MPI", false),
+    ("MPI", true),
     ("Gloo", true),
 ];
 
@@ -37,7 +37,9 @@ pub(crate) fn table(is_installed: &dyn Fn(&str) -> bool) -> String {
     list(&mut text, "Controllers", &CONTROLLERS);
     list(&mut text, "Tensor Operations", &OPERATIONS);
     text.push_str("\nMXNet will be supported in a later release.\n");
-    text.push_str("Gloo stands for Horovod's own native transport.\n");
+    text.push_str(
+        "Gloo stands for Horovod's own native transport. MPI is opened at run time if chosen.\n",
+    );
     text
 }
 

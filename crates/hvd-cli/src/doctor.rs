@@ -6,16 +6,13 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 use hvd_config::{Environment, name};
-use hvd_launch::{
-    FunctionMode, JobSpec, OutputOptions, ReportFormat, Verbosity,
-    hosts::{Host, allocate},
-};
+use hvd_launch::{FunctionMode, JobSpec, OutputOptions, ReportFormat, Verbosity, hosts::Host};
 
 use crate::{
     args::HostArgs,
     argv::spell_out_for,
     complain, logging,
-    settings::{check_advertised, directory, hosts, ranks, remote, start_timeout, verbosity},
+    settings::{JobHosts, check_advertised, directory, remote, start_timeout, verbosity},
 };
 
 /// As it is typed.
@@ -87,8 +84,8 @@ fn job(
         Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
     };
     let environment: Environment = inherited.iter().filter_map(texts).collect();
-    let hosts = hosts_to_check(&args.hosts)?;
-    check_advertised(&args.hosts, &hosts)?;
+    let hosts = hosts_to_check(&args.hosts, &environment)?;
+    check_advertised(&args.hosts, &hosts.hosts)?;
     let start_timeout = start_timeout(&args.hosts, &environment)?;
     let verbosity = verbosity(&args.hosts);
     let fallback = match verbosity {
@@ -98,11 +95,18 @@ fn job(
     let log_level = environment.text(name::LOG_LEVEL).unwrap_or(fallback);
     let log_level = log_level.trim().to_ascii_uppercase();
     let job = JobSpec {
-        placements: allocate(&hosts, ranks(&args.hosts, &hosts)?)?,
-        remote: remote(&args.hosts, &environment, interpreter, start_timeout)?,
-        hosts,
+        placements: hosts.place(&args.hosts)?,
+        remote: remote(
+            &args.hosts,
+            &environment,
+            interpreter,
+            &hosts,
+            start_timeout,
+        )?,
+        hosts: hosts.hosts,
         command: args.command,
         directory: directory()?,
+        container: None,
         inherited,
         exports: Vec::new(),
         output: OutputOptions::default(),
@@ -113,15 +117,19 @@ fn job(
     Ok((job, log_level))
 }
 
-/// The hosts as given, or this machine.
-fn hosts_to_check(args: &HostArgs) -> Result<Vec<Host>> {
-    if args.hosts.is_none() && args.hostfile.is_none() && args.num_proc.is_none() {
-        return Ok(vec![Host {
-            name: "localhost".to_owned(),
-            slots: 1,
-        }]);
+/// The hosts as given, those of the batch system, or this machine.
+fn hosts_to_check(args: &HostArgs, environment: &Environment) -> Result<JobHosts> {
+    let is_silent = args.hosts.is_none() && args.hostfile.is_none() && args.num_proc.is_none();
+    match JobHosts::choose(args, environment) {
+        Err(_) if is_silent && !JobHosts::is_allocated(environment) => Ok(JobHosts {
+            hosts: vec![Host {
+                name: "localhost".to_owned(),
+                slots: 1,
+            }],
+            allocation: None,
+        }),
+        chosen => chosen,
     }
-    hosts(args)
 }
 
 #[cfg(test)]

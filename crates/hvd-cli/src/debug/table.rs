@@ -50,7 +50,39 @@ pub(super) fn brief(status: &JobStatus) -> String {
         }
         let _ = writeln!(text, "{}", row[7]);
     }
-    text + &remark(status)
+    text + &transports(status) + &remark(status)
+}
+
+/// What carries the bytes of the ranks: ranks of which the same is true in one line.
+fn transports(status: &JobStatus) -> String {
+    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+    for report in &status.reports {
+        let Some(snapshot) = report.snapshot.as_ref().filter(|it| !it.wires.is_empty()) else {
+            continue;
+        };
+        let rank = report.rank.to_string();
+        match groups
+            .iter_mut()
+            .find(|(wires, _)| *wires == snapshot.wires)
+        {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((&snapshot.wires, vec![rank])),
+        }
+    }
+    let mut text = String::new();
+    for (index, (wires, ranks)) in groups.iter().enumerate() {
+        let start = if index == 0 { "\n" } else { "" };
+        let wires = one_line(wires);
+        let _ = match groups.len() {
+            1 => writeln!(text, "{start}transport: {wires}"),
+            _ => writeln!(
+                text,
+                "{start}transport of ranks {}: {wires}",
+                ranks.join(", ")
+            ),
+        };
+    }
+    text
 }
 
 /// The table, then each rank's last operations and stacks.

@@ -1,6 +1,7 @@
 //! Command lines and what becomes of them.
 
 use clap::Parser;
+use hvd_launch::{RankLauncher, Starter};
 
 use super::*;
 use crate::argv::spell_out;
@@ -150,15 +151,51 @@ fn exported(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn other_controllers_are_to_come() {
-    for option in ["--mpi", "--jsrun"] {
-        let text = refusal(&format!("-np 1 {option} x"));
-        assert!(
-            text.starts_with(&format!("`{option}` needs the MPI launchers")),
-            "{text}"
-        );
-    }
+fn another_launcher_gets_what_was_said_to_it() {
+    let line = "-np 2 --mpi --mpi-args=-x --binding-args -bind --tcp -H a:1,b:1 x";
+    let settings = resolve(line, &[]).unwrap();
+    let expected = MpiOptions {
+        launcher: RankLauncher::Mpirun,
+        arguments: Some("-x".to_owned()),
+        binding: Some("-bind".to_owned()),
+        tcp: true,
+        ranks: Some(2),
+    };
+    assert_eq!(settings.mpi, Some(expected));
+    assert!(
+        settings
+            .warnings
+            .iter()
+            .all(|warning| !warning.contains("--mpi-args"))
+    );
+    assert_eq!(resolve("-np 2 x", &[]).unwrap().mpi, None);
     assert!(refusal("-np 1 --mpi --gloo x").contains("cannot be used with"));
+    assert!(refusal("-np 1 --mpi --jsrun x").contains("cannot be used with"));
+    assert!(
+        refusal("-H a:1 --mpi --advertise a=10.0.0.1 x").contains("`--advertise` has no meaning")
+    );
+    assert!(refusal("-np 1 --mpi --launcher ssh x").contains("`--launcher` has no meaning"));
+    let by_name = resolve("-np 2 --launcher mpirun -H a:1,b:1 x", &[]).unwrap();
+    let by_flag = resolve("-np 2 --mpi -H a:1,b:1 x", &[]).unwrap();
+    assert_eq!(by_name.mpi, by_flag.mpi);
+    assert!(refusal("-np 1 --gloo --launcher mpirun x").contains("omit one of them"));
+    let container = refusal("-np 1 --mpi --container a.sif x");
+    assert!(
+        container.contains("`horovodrun --mpi -np 2 apptainer exec a.sif python train.py`"),
+        "{container}"
+    );
+    assert!(refusal("-np 1 --jsrun --function-stdin x").contains("cannot be started by `--jsrun`"));
+}
+
+#[test]
+fn the_hosts_of_jsrun_are_those_of_its_allocation_unless_given() {
+    let of = |line: &str| resolve(line, &[]).unwrap();
+    let open = of("--jsrun -np 7 x");
+    assert_eq!((open.job.hosts.len(), open.job.placements.len()), (0, 0));
+    let mpi = open.mpi.unwrap();
+    assert_eq!((mpi.launcher, mpi.ranks), (RankLauncher::Jsrun, Some(7)));
+    assert_eq!(of("--jsrun x").mpi.unwrap().ranks, None);
+    assert_eq!(of("--jsrun -H a:2,b:2 x").job.placements.len(), 4);
 }
 
 #[test]
@@ -305,7 +342,7 @@ fn options_beat_the_file_wherever_they_stand() {
 }
 
 #[test]
-fn a_bad_file_is_named() {
+fn a_bad_file_is_named_and_a_good_one_may_choose_mpirun() {
     let text = refusal("-np 1 --config-file /nonexistent.yaml x");
     assert!(
         text.starts_with("cannot read the configuration file /nonexistent.yaml"),
@@ -315,11 +352,9 @@ fn a_bad_file_is_named() {
     let path = folder.path().join("config.yaml");
     std::fs::write(&path, "controller: mpi\n").unwrap();
     let line = format!("-np 1 --config-file {} x", path.display());
-    assert!(
-        refusal(&line)
-            .contains("`controller: mpi` in the configuration file is not supported by this build")
-    );
-    assert!(exported(&line.replace("-np", "--gloo -np")).is_empty());
+    assert!(resolve(&line, &[]).unwrap().mpi.is_some());
+    let gloo = line.replace("-np", "--gloo -np");
+    assert_eq!(resolve(&gloo, &[]).unwrap().mpi, None);
 }
 
 #[test]
@@ -338,4 +373,76 @@ fn a_private_key_has_to_be_there_in_a_form_that_ssh_finds() {
         error.contains("the file `~/not_here` of `-i` does not exist"),
         "{error}"
     );
+}
+
+/// The variables of `salloc -N2 --ntasks-per-node=2`.
+const SLURM_JOB: [(&str, &str); 4] = [
+    ("SLURM_JOB_ID", "17"),
+    ("SLURM_JOB_NODELIST", "n[1-2]"),
+    ("SLURM_NTASKS", "4"),
+    ("SLURM_TASKS_PER_NODE", "2(x2)"),
+];
+
+#[test]
+fn inside_an_allocation_neither_hosts_nor_processes_are_needed() {
+    let placed = |line: &str| {
+        let job = resolve(line, &SLURM_JOB).unwrap().job;
+        let names = job.placements.iter().map(|one| one.hostname.clone());
+        (names.collect::<Vec<String>>().join(" "), job.remote.starter)
+    };
+    assert_eq!(placed("x"), ("n1 n1 n2 n2".to_owned(), Starter::Srun));
+    assert_eq!(placed("-np 3 x"), ("n1 n1 n2".to_owned(), Starter::Srun));
+    let error = resolve("-np 5 x", &SLURM_JOB).unwrap_err().to_string();
+    assert!(error.contains("Slurm job 17 has 4 slots"), "{error}");
+    // Hosts that were given win; ssh if not all are those of the job.
+    assert_eq!(placed("-H n2:1 x"), ("n2".to_owned(), Starter::Srun));
+    assert_eq!(
+        placed("-H n2:1,far:1 x"),
+        ("n2 far".to_owned(), Starter::Ssh)
+    );
+    assert_eq!(placed("-p 2222 -np 1 x"), ("n1".to_owned(), Starter::Ssh));
+    assert_eq!(placed("--launcher ssh -np 1 x").1, Starter::Ssh);
+}
+
+#[test]
+fn a_broken_allocation_is_no_matter_if_hosts_are_given() {
+    let broken = [("SLURM_JOB_ID", "17"), ("SLURM_JOB_NODELIST", "n[1-")];
+    let error = resolve("-np 2 x", &broken).unwrap_err().to_string();
+    assert!(error.contains("SLURM_JOB_NODELIST"), "{error}");
+    assert!(resolve("-np 2 -H localhost:2 x", &broken).is_ok());
+}
+
+#[test]
+fn a_launcher_needs_what_it_works_with() {
+    let said = refusal("-np 1 --launcher srun x");
+    assert!(said.contains("SLURM_JOB_ID is not set"), "{said}");
+    assert!(refusal("-np 1 --launcher qrsh x").contains("PE_HOSTFILE is not set"));
+    assert!(refusal("-np 1 --launcher agents x").contains("give `--agents PORT`"));
+    assert!(refusal("-np 1 --launcher rsh x").contains("blaunch"));
+    let error = resolve("--launcher srun -p 22 x", &SLURM_JOB).unwrap_err();
+    assert!(
+        error.to_string().contains("takes no options for ssh"),
+        "{error}"
+    );
+}
+
+#[test]
+fn options_of_containers_need_an_image() {
+    let said = refusal("-np 1 --container-runtime docker x");
+    assert!(said.contains("--container <IMAGE>"), "{said}");
+    let job = resolve(
+        "-np 1 --container docker://a/b --container-args --rm=x x",
+        &[],
+    );
+    let container = job.unwrap().job.container.unwrap();
+    assert_eq!(container.image, "docker://a/b");
+    assert_eq!(container.arguments, ["--rm=x"]);
+}
+
+#[test]
+fn mpi_for_tensors_needs_an_mpi_launcher() {
+    let variables = [("HOROVOD_CPU_OPERATIONS", "MPI")];
+    let text = format!("{:#}", resolve("-np 2 x", &variables).unwrap_err());
+    assert!(text.contains("use `horovodrun --mpi -np N ...`"), "{text}");
+    resolve("--mpi -np 2 x", &variables).unwrap();
 }

@@ -9,7 +9,7 @@ pub(crate) mod driver_connection;
 mod entry;
 mod serve;
 mod stdio;
-mod store_port;
+pub(crate) mod store_port;
 
 pub use entry::Calling;
 pub(crate) use entry::{NO_DRIVER, call, serve};

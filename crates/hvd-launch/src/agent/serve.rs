@@ -30,8 +30,9 @@ use crate::{
     messages,
     output::PipeReader,
     process::{
-        Interrupts, KeyFile, LocalRanks, RankEnd, RankOutput, RankTask, ReapedBy, Reaper,
-        StoreLocation, WorkerHost, has_children, passed_on, store_variables,
+        Interrupts, KeyFile, LocalRanks, RankCommand, RankEnd, RankOutput, RankTask, ReapedBy,
+        Reaper, StoreLocation, WorkerHost, container::outside, has_children, passed_on,
+        store_variables,
     },
     protocol::{AgentNotice, AgentOrder, Assignment, Opening, Urgency},
 };
@@ -229,15 +230,23 @@ impl Agent {
         });
         let tasks: Vec<RankTask> = self.tasks(variables, &store_location);
         let Assignment {
-            command, directory, ..
+            command,
+            directory,
+            container,
+            ..
         } = &self.assignment;
         if !directory.is_dir() {
             return Err(Error::NoDirectory {
                 path: directory.clone(),
             });
         }
+        let command = RankCommand {
+            command,
+            directory,
+            container: container.as_ref(),
+        };
         let (local_ranks, outputs) =
-            LocalRanks::start(command, Some(directory), &tasks, &self.reaper, &self.ends.0)?;
+            LocalRanks::start(&command, &tasks, &self.reaper, &self.ends.0)?;
         self.local_ranks = local_ranks;
         for RankOutput { rank, stream, pipe } in outputs {
             let pipe = PipeReader::new(pipe, self.all_gone.subscribe())?;
@@ -337,7 +346,7 @@ pub(super) fn question(assignment: &Assignment) -> Question {
     let all = own.chain(assignment.environment.iter().cloned());
     Question {
         directory: assignment.directory.to_string_lossy().into_owned(),
-        command: assignment.command.clone(),
+        command: outside(&assignment.command, assignment.container.as_ref()),
         environment: all
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect(),

@@ -6,7 +6,8 @@
 //! driver   frame: description | after 'a': frame: a letter per rank | frame: reports
 //! ```
 //!
-//! * DEBUG-1 only the same user and root are answered.
+//! * DEBUG-1 only the same user and root are answered; others are counted and logged at most once a
+//!   minute.
 //! * DEBUG-2 the socket is removed when the job ends: by the driver, or by the supervisor if the
 //!   driver was killed. What is left if both were is removed by the next client that looks for
 //!   jobs.
@@ -25,7 +26,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hvd_rendezvous::{MemoryStore, accept::is_shortage, frame, status_query};
+use hvd_rendezvous::{
+    Error as RendezvousError, MemoryStore,
+    accept::{Proof, Refusals, is_shortage},
+    frame, status_query,
+};
 use hvd_types::Rank;
 use rustix::process::{getpid, getppid, getuid};
 use tokio::{
@@ -74,6 +79,7 @@ struct JobResponder {
     roster: Roster,
     store: MemoryStore,
     last_question: AtomicU64,
+    refusals: Refusals,
 }
 
 impl DebugEndpoint {
@@ -89,6 +95,7 @@ impl DebugEndpoint {
             roster,
             store,
             last_question: AtomicU64::new(0),
+            refusals: Refusals::new("hvd-debug", Proof::User),
         });
         let task = tokio::spawn(serve(listener, responder)).abort_handle();
         Some(Self { path, task })
@@ -173,7 +180,8 @@ async fn serve(listener: UnixListener, responder: Arc<JobResponder>) {
             }
             // DEBUG-3
             Err(error) if is_shortage(&error) => {
-                tracing::warn!(%error, "`horovodrun debug` has to wait");
+                let error = RendezvousError::io("accepting")(error);
+                responder.refusals.shortage(&error);
                 let waiting = clients.iter().filter(|client| client.is_waiting());
                 waiting.for_each(|client| client.task.abort());
                 sleep(SHORTAGE_DELAY).await;
@@ -202,6 +210,8 @@ impl JobResponder {
     async fn respond(&self, mut stream: UnixStream, has_asked: &AtomicBool) -> io::Result<()> {
         let user = stream.peer_cred()?.uid();
         if user != getuid().as_raw() && user != 0 {
+            let peer = format!("user {user}");
+            self.refusals.refuse(&peer, &RendezvousError::AnotherUser);
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let mut reply = Vec::new();

@@ -1,7 +1,7 @@
 //! The agents of all other hosts, as the driver sees them: called together, given orders, listened
 //! to. What their events mean for the job is decided by the caller.
 
-mod agent_reader;
+pub(crate) mod agent_reader;
 mod connect_all;
 
 use std::{
@@ -65,7 +65,7 @@ pub(crate) struct Greeting {
     pub(crate) probe_port: u16,
     pub(crate) facts: HostFacts,
     pub(crate) timing: AnswerTiming,
-    /// From the start of its `ssh` to the first word.
+    /// From the start of its `ssh` or `srun` to the first word.
     pub(crate) latency: Duration,
 }
 
@@ -89,7 +89,8 @@ pub(crate) struct RemoteHost {
     /// When it got its assignment.
     assigned: Instant,
     latency: Duration,
-    ssh: Option<i32>,
+    /// The process that holds its agent.
+    starter: Option<i32>,
     /// Why no more events of it will come, if so.
     pub(crate) lost: Option<String>,
     /// Whether more events of it may come.
@@ -139,7 +140,7 @@ impl Fleet {
         for (index, (name, running)) in names.into_iter().zip(ranks).enumerate() {
             let Some(StartedAgent {
                 link,
-                ssh,
+                starter,
                 assigned,
                 latency,
             }) = arrived.remove(&index)
@@ -153,7 +154,7 @@ impl Fleet {
                 assigned,
                 latency,
                 outgoing: link.outgoing().clone(),
-                ssh: ssh.as_ref().map(|ssh| ssh.pid.as_raw_pid()),
+                starter: starter.as_ref().map(|process| process.pid.as_raw_pid()),
                 lost: None,
                 is_over: false,
             });
@@ -162,7 +163,7 @@ impl Fleet {
                 store,
                 events: sender.clone(),
             };
-            tokio::spawn(reader.run(link, ssh));
+            tokio::spawn(reader.run(link, starter));
         }
         let fleet = Self {
             hosts,
@@ -371,7 +372,7 @@ impl Fleet {
 
     /// The processes of ours through which agents are reached: none of the job's.
     pub(crate) fn processes(&self) -> HashSet<i32> {
-        self.hosts.iter().filter_map(|host| host.ssh).collect()
+        self.hosts.iter().filter_map(|host| host.starter).collect()
     }
 
     /// Whether no host has anything left to say.

@@ -32,7 +32,7 @@ const FUNCTION: &str = "runfunc/func";
 const FUNCTION_LIMIT: u64 = 255 << 20;
 
 /// Reads the function from standard input and stores it.
-pub(super) async fn store_function(server: &Server) -> Result<()> {
+pub(crate) async fn store_function(server: &Server) -> Result<()> {
     let blob = read_input()
         .await
         .map_err(|source| Error::FunctionInput { source })?;
@@ -53,15 +53,25 @@ async fn read_input() -> io::Result<Vec<u8>> {
     Ok(blob)
 }
 
+/// The lowest rank that has stored something about its exception.
+pub(crate) fn first_with_error(server: &Server, ranks: usize) -> Option<Rank> {
+    let mut ranks = (0..ranks).map(Rank::from_index);
+    ranks.find(|&rank| server.get(&error_key(rank)).is_some())
+}
+
+fn error_key(rank: Rank) -> String {
+    format!("runfunc_error/{rank}")
+}
+
 /// The pipe that gets the results.
-pub(super) struct Results {
+pub(crate) struct Results {
     number: i32,
     pipe: Sender,
 }
 
 impl Results {
     /// Takes over the inherited pipe; fails if its other end is gone already.
-    pub(super) fn open(number: i32) -> Result<Self> {
+    pub(crate) fn open(number: i32) -> Result<Self> {
         let refused = |source| Error::Results { fd: number, source };
         let pipe = os::take_inherited(number).map_err(refused)?;
         let mut state = [PollFd::new(&pipe, PollFlags::empty())];
@@ -74,7 +84,7 @@ impl Results {
     }
 
     /// Writes the results of all ranks.
-    pub(super) async fn write(mut self, server: &Server, ranks: usize) -> Result<()> {
+    pub(crate) async fn write(mut self, server: &Server, ranks: usize) -> Result<()> {
         for rank in (0..ranks).map(Rank::from_index) {
             let key = format!("runfunc_result/{rank}");
             let result = server.get(&key).ok_or(Error::ResultMissing { rank })?;
@@ -85,8 +95,8 @@ impl Results {
 
     /// Writes what a failed rank has stored about its exception. Returns whether there was anything
     /// and it has left; if not, the launcher has to report the failure.
-    pub(super) async fn write_error(mut self, server: &Server, rank: Rank) -> bool {
-        match server.get(&format!("runfunc_error/{rank}")) {
+    pub(crate) async fn write_error(mut self, server: &Server, rank: Rank) -> bool {
+        match server.get(&error_key(rank)) {
             Some(error) => self.write_one(&error).await.is_ok(),
             None => false,
         }

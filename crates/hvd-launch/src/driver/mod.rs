@@ -4,17 +4,18 @@
 
 pub(crate) mod agent_port;
 pub(crate) mod findings;
-mod fleet;
+pub(crate) mod fleet;
 mod function;
 mod job;
 mod lifecycle;
 mod phase_log;
 mod prepare_hosts;
-mod start_agent;
+pub(crate) mod start_agent;
 mod survey;
 
 pub(crate) use findings::{HostAnswer, HostFinding, Severity};
 pub(crate) use fleet::{ConnectedAgents, Fleet, Greeting};
+pub(crate) use function::{Results, first_with_error, store_function};
 pub(crate) use lifecycle::EndCause;
 pub(crate) use phase_log::{PhaseLog, StartClock};
 pub(crate) use prepare_hosts::{HostPreparation, JobHost, site_numbers};
@@ -29,16 +30,15 @@ use tokio::{
     time::{timeout, timeout_at},
 };
 
-use self::{
-    function::Results,
-    job::{JobRanks, OutputStreams, RunningJob},
-};
+use self::job::{JobRanks, OutputStreams, RunningJob};
 use crate::{
     debug::{DebugEndpoint, Roster},
     error::{Error, Result},
     messages,
     output::{ConsoleThread, OutputFiles, Written},
-    process::{Interrupts, KeyFile, LocalRanks, RankTask, Reaper, StoreLocation, environment},
+    process::{
+        Interrupts, KeyFile, LocalRanks, RankCommand, RankTask, Reaper, StoreLocation, environment,
+    },
     protocol::Secret,
     spec::JobSpec,
 };
@@ -121,6 +121,9 @@ async fn start(
     key_file: &Path,
 ) -> Result<StartedJob> {
     let phase_log = PhaseLog::new(console_thread.sender().clone(), spec.verbosity);
+    if let Some(origin) = &spec.remote.allocation {
+        phase_log.verbose(|| messages::allocated(origin, spec.remote.starter.program()));
+    }
     for placement in &spec.placements {
         phase_log.verbose(|| messages::planned(placement));
     }
@@ -213,6 +216,8 @@ impl LocalStart<'_> {
             inherited,
             exports,
             command,
+            directory,
+            container,
             ..
         } = self.spec;
         let exports: Vec<(String, String)> = exports.iter().chain(variables).cloned().collect();
@@ -221,7 +226,12 @@ impl LocalStart<'_> {
             environment: environment(placement, inherited, &exports, self.store_location),
         };
         let tasks: Vec<RankTask> = placements.iter().map(task).collect();
-        let (local_ranks, outputs) = LocalRanks::start(command, None, &tasks, self.reaper, ends)?;
+        let command = RankCommand {
+            command,
+            directory,
+            container: container.as_ref(),
+        };
+        let (local_ranks, outputs) = LocalRanks::start(&command, &tasks, self.reaper, ends)?;
         for output in outputs {
             streams.add_pipe(output)?;
         }
@@ -239,7 +249,7 @@ async fn serve(
     let server = Server::start((Ipv4Addr::LOCALHOST, 0), key)?;
     phase_log.finish_phase(clock, "rendezvous")?;
     if spec.function.input {
-        let stored = timeout_at(clock.deadline().into(), function::store_function(&server)).await;
+        let stored = timeout_at(clock.deadline().into(), store_function(&server)).await;
         stored.map_err(|_| clock.overrun("function"))??;
         phase_log.finish_phase(clock, "function")?;
     }

@@ -14,7 +14,7 @@ use super::{
     findings::{self, HostAnswer, HostFinding, JobFacts, Severity},
     fleet::{ConnectedAgents, Fleet, Greeting},
     phase_log::{PhaseLog, StartClock},
-    start_agent::AgentStart,
+    start_agent::{AgentStart, StarterStderr},
     survey::{Site, SurveyResult, Thoroughness, survey},
 };
 use crate::{
@@ -24,10 +24,10 @@ use crate::{
         facts::{self, HostFacts, Question},
         is_local_name,
         probe::ProbePort,
-        resolve, ssh, this_machine,
+        resolve, this_machine,
     },
     messages,
-    process::{Reaper, WorkerHost, passed_on, rank_variables},
+    process::{Reaper, WorkerHost, container::outside, passed_on, rank_variables},
     protocol::{Assignment, RankAssignment, Secret},
     spec::JobSpec,
 };
@@ -162,7 +162,7 @@ impl HostPreparation<'_> {
         });
         Question {
             directory: self.spec.directory.to_string_lossy().into_owned(),
-            command: self.spec.command.clone(),
+            command: outside(&self.spec.command, self.spec.container.as_ref()),
             environment: environment.collect(),
         }
     }
@@ -206,14 +206,12 @@ impl HostPreparation<'_> {
         host.map_or(name, |host| &host.name).to_owned()
     }
 
-    /// What a person types to get to a host; none if this is it, or if it is not reached by ssh.
+    /// What a person types to get to a host; none if this is it, or if agents call by themselves.
     pub(crate) fn ssh_by_hand(&self, host: &JobHost) -> Option<String> {
-        let remote = &self.spec.remote;
-        let is_elsewhere = !host.resolved.is_local;
-        let is_by_ssh = is_elsewhere
-            && remote.agents.is_none()
-            && remote.rsh_agent.as_deref() != Some(ssh::KUBEXEC);
-        is_by_ssh.then(|| ssh::by_hand(&remote.ssh, &self.ssh_target(&host.name)))
+        if host.resolved.is_local {
+            return None;
+        }
+        self.spec.remote.by_hand(&self.ssh_target(&host.name))
     }
 
     fn agent_start(
@@ -226,6 +224,7 @@ impl HostPreparation<'_> {
         let JobSpec {
             command,
             directory,
+            container,
             inherited,
             exports,
             remote,
@@ -235,6 +234,10 @@ impl HostPreparation<'_> {
             rank: placement.rank.number(),
             variables: rank_variables(placement, exports),
         };
+        let passes_environment = remote.starter.passes_environment();
+        let environment: Vec<_> = passed_on(inherited, WorkerHost::OtherHost)
+            .filter(|(name, _)| !remote.starter.is_misled_by(name))
+            .collect();
         let assignment = Assignment {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: site,
@@ -244,10 +247,12 @@ impl HostPreparation<'_> {
             driver_port: port,
             command: command.clone(),
             directory: directory.clone(),
+            container: container.clone(),
             // An agent that was started beforehand has the environment that its user gave it.
-            environment: match remote.agents {
-                None => passed_on(inherited, WorkerHost::OtherHost).collect(),
-                Some(_) => Vec::new(),
+            environment: if passes_environment || remote.agents.is_some() {
+                Vec::new()
+            } else {
+                environment.clone()
             },
             port_range: remote.port_range,
             ranks: host.placements.iter().map(rank).collect(),
@@ -257,6 +262,8 @@ impl HostPreparation<'_> {
             target: self.ssh_target(&host.name),
             addresses: host.resolved.addresses.clone(),
             options: remote.clone(),
+            environment,
+            stderr: StarterStderr::default(),
         }
     }
 

@@ -1,13 +1,13 @@
-//! Gets the agent of one host, by one file for each way to start it: through `ssh` (`ssh.rs`), or
-//! not at all, where agents were started beforehand and call the driver. Hands over the assignment;
+//! Gets the agent of one host: through `ssh` or a batch system's command (`by_starter.rs`), or not
+//! at all, where agents were started beforehand and call the driver. Hands over the assignment;
 //! what the agent then says is read by `fleet/agent_reader.rs`.
 
-mod ssh;
-mod ssh_process;
+mod by_starter;
+mod starter_process;
 
-pub(crate) use ssh_process::Ssh;
+pub(crate) use starter_process::{StarterProcess, StarterStderr};
 
-use std::{io, net::IpAddr};
+use std::{ffi::OsString, io, net::IpAddr};
 
 use tokio::{
     io::AsyncWrite,
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct StartedAgent {
     pub(crate) link: LinkToAgent,
     /// None for an agent that was started beforehand.
-    pub(crate) ssh: Option<Ssh>,
+    pub(crate) starter: Option<StarterProcess>,
     /// When the agent got its assignment.
     pub(crate) assigned: Instant,
     /// From the call to the first word of the agent.
@@ -40,11 +40,15 @@ pub(crate) type LinkToAgent = AgentLink<AgentNotice, Opening>;
 /// How to reach one host, and what its agent is to do.
 pub(crate) struct AgentStart {
     pub(crate) assignment: Assignment,
-    /// The host for `ssh`, with a user if one was given.
+    /// The host as the starter wants it, for `ssh` with a user if one was given.
     pub(crate) target: String,
     /// What its name leads to.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) options: RemoteOptions,
+    /// The environment of a starter that passes its own on.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// What the starter has said so far.
+    pub(crate) stderr: StarterStderr,
 }
 
 impl AgentStart {
@@ -57,7 +61,7 @@ impl AgentStart {
         if port.accepts_calls() {
             return self.await_call(port).await;
         }
-        self.start_by_ssh(reaper, port).await
+        self.start_by_starter(reaper, port).await
     }
 
     /// Waits for an agent that connects by itself, and sends its assignment.
@@ -77,7 +81,7 @@ impl AgentStart {
         self.assign(&mut writer).await.map_err(|_| gone())?;
         Ok(StartedAgent {
             link: AgentLink::start(reader, writer),
-            ssh: None,
+            starter: None,
             assigned: Instant::now(),
             latency: began.elapsed(),
         })

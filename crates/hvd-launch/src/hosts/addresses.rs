@@ -22,13 +22,15 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 /// Beginnings of the names of bridges and their ends.
 const BRIDGES: &[&str] = &[
     "docker", "br-", "virbr", "cni", "veth", "lxc", "lxdbr", "podman",
 ];
 
 /// One address of one interface of a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The address.
     pub address: IpAddr,
@@ -39,7 +41,7 @@ pub struct Candidate {
 }
 
 /// What is known of the addresses of one host.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostAddresses {
     /// The host's name as ranks see it.
     pub name: String,
@@ -54,7 +56,7 @@ pub struct HostAddresses {
 }
 
 /// The outcome of one probe. Hosts are positions in the list given to [`choose`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// Who asked.
     pub from: usize,

@@ -26,6 +26,11 @@ pub(crate) use self::{
 };
 use super::interfaces::{Interface, interfaces};
 
+/// Whether this process runs in a container.
+pub(crate) fn is_container() -> bool {
+    machine::container(std::path::Path::new("/")) != Container::None
+}
+
 /// What is asked of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Question {

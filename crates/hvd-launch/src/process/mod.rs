@@ -2,10 +2,11 @@
 //! them. Used by the supervisor, the driver and the agents alike; knows no host and no job.
 //!
 //! `worker.rs` starts one rank, `local_ranks.rs` all ranks of this machine, with the variables of
-//! `environment.rs`. `reaper.rs` sees them end, `tree.rs` finds what they started, `subprocess.rs`
+//! `environment.rs`, in the image of `container/` if there is one. `reaper.rs` sees them end, `tree.rs` finds what they started, `subprocess.rs`
 //! runs other programs for their output. `os.rs` holds every system call that has no safe wrapper.
 
 pub(crate) mod ancestors;
+pub(crate) mod container;
 mod detached;
 mod environment;
 mod exit;
@@ -28,8 +29,8 @@ pub(crate) use environment::{
 pub(crate) use exit::ProcessExit;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use key_file::KeyFile;
-pub(crate) use local_ranks::{LocalRanks, RankEnd, RankOutput};
-pub(crate) use os::{SignalSet, WallClock, before_exec, local_time};
+pub(crate) use local_ranks::{LocalRanks, RankCommand, RankEnd, RankOutput};
+pub(crate) use os::{SignalSet, WallClock, before_exec, bind_to_parent, local_time};
 pub(crate) use reaper::{Reaper, has_children};
 pub(crate) use stream::Stream;
 pub(crate) use subprocess::ReapedBy;

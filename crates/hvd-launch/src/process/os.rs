@@ -116,9 +116,19 @@ pub(crate) fn set_default(signal: i32) {
 /// What a worker's process does between fork and exec: it asks the kernel to kill it as soon as
 /// this process, `parent`, is gone, and takes back the user's limit of open files.
 pub(crate) fn before_exec(command: &mut Command, parent: Pid, open_files: Rlimit) {
+    bind_to_parent(command, parent, open_files, Signal::KILL);
+}
+
+/// The same for a process that gets another signal at the death of its parent.
+pub(crate) fn bind_to_parent(
+    command: &mut Command,
+    parent: Pid,
+    open_files: Rlimit,
+    at_death: Signal,
+) {
     let last_steps = move || {
         setrlimit(Resource::Nofile, open_files)?;
-        set_parent_process_death_signal(Some(Signal::KILL))?;
+        set_parent_process_death_signal(Some(at_death))?;
         // The parent may have died before the line above took effect.
         if getppid() == Some(parent) {
             Ok(())

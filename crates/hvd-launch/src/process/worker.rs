@@ -29,6 +29,8 @@ pub(crate) struct RankTask {
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) pid: Pid,
+    /// Its standard input, if that is to be held open.
+    pub(super) stdin: Option<OwnedFd>,
     pub(super) stdout: Pipe,
     pub(super) stderr: Pipe,
 }
@@ -59,11 +61,21 @@ pub(super) fn prepare_open_files(ranks: usize) -> Result<Rlimit> {
         .map_err(|shortage| Error::OpenFiles { ranks, shortage })
 }
 
+/// What a worker has on standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkerStdin {
+    /// Nothing.
+    Empty,
+    /// A pipe that ends with this process.
+    HeldOpen,
+}
+
 /// Starts the worker of a rank, with the user's own limit of open files.
 pub(super) fn start(
     command: &[String],
     directory: Option<&Path>,
     task: &RankTask,
+    stdin: WorkerStdin,
     open_files: Rlimit,
 ) -> Result<Started> {
     let (program, arguments) = command.split_first().ok_or(Error::CommandNotFound {
@@ -80,7 +92,10 @@ pub(super) fn start(
         process.current_dir(directory);
     }
     process
-        .stdin(Stdio::null())
+        .stdin(match stdin {
+            WorkerStdin::Empty => Stdio::null(),
+            WorkerStdin::HeldOpen => Stdio::piped(),
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     os::before_exec(&mut process, getpid(), open_files);
@@ -97,6 +112,7 @@ pub(super) fn start(
         .ok_or_else(broken)?;
     Ok(Started {
         pid,
+        stdin: child.stdin.take().map(OwnedFd::from),
         stdout: stdout.into(),
         stderr: stderr.into(),
     })

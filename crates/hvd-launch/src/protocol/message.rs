@@ -29,7 +29,7 @@ use crate::{
         facts::{Extra, HostFacts},
         probe::{ProbeFailure, ProbeTarget},
     },
-    process::{ProcessExit, Stream},
+    process::{ProcessExit, Stream, container::ContainerOptions},
 };
 
 /// How the agent's first line begins; its version follows. Whatever a login shell prints comes
@@ -70,6 +70,8 @@ pub(crate) struct Assignment {
     pub(crate) command: Vec<String>,
     /// Where it is to run.
     pub(crate) directory: PathBuf,
+    /// What it runs in, if not on the host itself.
+    pub(crate) container: Option<ContainerOptions>,
     /// What of the driver's environment is passed on.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// First and last of the ports that may be listened on, if not any.

@@ -33,6 +33,7 @@ use crate::{
     debug, doctor, driver,
     error::Error,
     messages,
+    mpirun::{self, MpiOptions},
     process::{Interrupts, SignalSet},
     spec::{JobSpec, ReportFormat},
 };
@@ -48,13 +49,8 @@ const BETWEEN_CALLS: Duration = Duration::from_secs(1);
 ///
 /// Must be called by the only thread of the process, because it forks.
 pub fn launch(spec: &JobSpec) -> i32 {
-    let parent_death = if spec.function.is_used() {
-        ParentDeath::EndsJob
-    } else {
-        ParentDeath::Ignored
-    };
     let status = supervise(
-        parent_death,
+        ParentDeath::of(spec),
         async |interrupts: &mut Interrupts, key_file: &Path| {
             driver::run(spec, interrupts, key_file).await
         },
@@ -62,6 +58,18 @@ pub fn launch(spec: &JobSpec) -> i32 {
     // A driver that was killed could not do it.
     debug::remove_endpoint(spec, getpid().as_raw_pid());
     status
+}
+
+/// Runs a job by `mpirun` or `jsrun` to its end and returns the exit status for this process.
+///
+/// Must be called by the only thread of the process, because it forks.
+pub fn launch_mpi(spec: &JobSpec, options: &MpiOptions) -> i32 {
+    supervise(
+        ParentDeath::of(spec),
+        async |interrupts: &mut Interrupts, scratch: &Path| {
+            mpirun::run(spec, options, interrupts, scratch).await
+        },
+    )
 }
 
 /// Checks the hosts of a job that is not started, prints what it finds, and returns the exit

@@ -17,6 +17,7 @@ use crate::{
     error::{Error, Result},
     messages,
     process::{Interrupts, KeyFile, SignalSet, has_children, key_file, os, sweep, tree},
+    spec::JobSpec,
 };
 
 /// Whether the end of the process that started this one is the end of the job.
@@ -26,6 +27,17 @@ pub(super) enum ParentDeath {
     EndsJob,
     /// It is not: `nohup`, a shell that was left.
     Ignored,
+}
+
+impl ParentDeath {
+    /// For a job: a function's results have no use without the program that asked for them.
+    pub(super) fn of(spec: &JobSpec) -> Self {
+        if spec.function.is_used() {
+            Self::EndsJob
+        } else {
+            Self::Ignored
+        }
+    }
 }
 
 /// Runs `work` in a driver that is kept by this process. The path is where the job's key may be

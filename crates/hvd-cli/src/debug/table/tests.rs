@@ -42,6 +42,7 @@ fn report(rank: u32, told: Option<(&str, OperationState, u64)>) -> RankReport {
     };
     let snapshot = told.map(|(name, state, ago)| RankSnapshot {
         process: 12 + rank,
+        wires: "shared memory".to_owned(),
         operations: vec![OperationStatus {
             name: name.to_owned(),
             kind: OpKind::Allreduce,
@@ -111,7 +112,23 @@ fn a_table_has_one_line_per_rank() {
         cells(&lines[5])[..4],
         ["2", "localhost", "14", "not answering"]
     );
-    assert_eq!(lines.len(), 6);
+    assert_eq!(lines[6..], ["", "transport: shared memory"]);
+}
+
+#[test]
+fn ranks_with_different_transports_are_told_apart() {
+    let mut mixed = status();
+    let snapshot = mixed.reports[1].snapshot.as_mut().unwrap();
+    snapshot.wires = "tcp because rank 0 on the same host has another host name".to_owned();
+    let text = brief(&mixed);
+    assert!(
+        text.contains("\n\ntransport of ranks 0: shared memory\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\ntransport of ranks 1: tcp because rank 0"),
+        "{text}"
+    );
 }
 
 #[test]

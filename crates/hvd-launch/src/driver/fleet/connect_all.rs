@@ -14,7 +14,7 @@ use crate::{
         start_agent::{AgentStart, StartedAgent},
     },
     error::HostTrouble,
-    hosts::ssh,
+    hosts::starter,
     messages,
     process::Reaper,
 };
@@ -74,12 +74,16 @@ fn no_answer(start: &AgentStart) -> HostTrouble {
             ),
         };
     }
+    let stderr = start.stderr.text();
+    let waits = starter::waits_for(&stderr).map_or_else(String::new, |reason| {
+        format!("; Slurm has not started its step: {reason}")
+    });
     HostTrouble {
         host: start.assignment.name.clone(),
-        what: format!("host `{target}` did not answer in time"),
+        what: format!("host `{target}` did not answer in time{waits}"),
         remedy: format!(
             "try `{} true`; if it works but is slow, allow more with --start-timeout",
-            ssh::by_hand(&start.options.ssh, target)
+            start.by_hand()
         ),
     }
 }

@@ -73,6 +73,11 @@ impl SshOptions {
 /// Python that runs here, tried first there. The user's ssh configuration holds except where it
 /// would ask a question, take a terminal, silence the reasons, or run something else.
 pub(crate) fn command(options: &SshOptions, host: &str, interpreter: &str) -> Vec<OsString> {
+    command_for(options, host, &shell_line(interpreter))
+}
+
+/// Program and arguments that run a line of shell on `host` through ssh, which asks no question.
+pub(crate) fn command_for(options: &SshOptions, host: &str, line: &str) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["ssh".into(), "-T".into(), "-x".into()];
     for option in settings(options) {
         words.extend(["-o".into(), option.into()]);
@@ -80,7 +85,7 @@ pub(crate) fn command(options: &SshOptions, host: &str, interpreter: &str) -> Ve
     words.extend(port_and_identity(options));
     // Behind `--` nothing is an option, neither the host nor the line.
     words.extend(["--".into(), without_brackets(host).into()]);
-    words.push(shell_line(interpreter).into());
+    words.push(line.into());
     words
 }
 
@@ -131,11 +136,15 @@ pub(super) fn host_key_options(options: &SshOptions) -> Vec<String> {
 }
 
 /// The command line that runs a line of shell on another host; `by_hand` is what comes before it.
-/// Two shells read the line, the one it is typed in and the one over there.
+/// Two shells read the line, the one it is typed in and the one over there; only ssh starts the
+/// latter by itself.
 pub(crate) fn run_there(by_hand: &str, line: &str) -> String {
     let is_plain = |word: &str| word == quote(word);
     if line.split(' ').all(is_plain) {
         return format!("{by_hand} {line}");
+    }
+    if !by_hand.starts_with("ssh ") {
+        return format!("{by_hand} sh -c {}", quote(line));
     }
     format!("{by_hand} {}", quote(line))
 }
@@ -179,13 +188,13 @@ fn without_brackets(host: &str) -> String {
 }
 
 /// One line that every login shell hands to `/bin/sh` unchanged.
-fn shell_line(interpreter: &str) -> String {
+pub(crate) fn shell_line(interpreter: &str) -> String {
     format!("exec /bin/sh -c {}", quote(&script(interpreter)))
 }
 
 /// Finds an agent and becomes it. A login shell's profile is asked last, because it is slow, and
 /// away from standard input, which carries the job.
-fn script(interpreter: &str) -> String {
+pub(crate) fn script(interpreter: &str) -> String {
     // A path with a line feed cannot be said to every shell; it counts as not being there.
     let interpreter = if interpreter.contains(char::is_control) {
         ""

@@ -8,7 +8,9 @@ pub(crate) mod own_files;
 mod quote;
 mod recognise;
 
-pub(crate) use command::{AGENT_MISSING, KUBEXEC, by_hand, command_through, run_there};
+pub(crate) use command::{
+    AGENT_MISSING, KUBEXEC, by_hand, command_for, command_through, run_there, script, shell_line,
+};
 pub use command::{HostKeys, SshOptions};
 pub(crate) use explain::{explain, install};
 pub(crate) use quote::quote;

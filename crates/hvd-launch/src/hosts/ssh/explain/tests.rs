@@ -387,7 +387,7 @@ const THERE: &[Case] = &[
         "bash: line 1: echo: write error: No space left on device\n",
         "",
         SshFailure::DiskFull,
-        &["no space left", "df -h"],
+        &["no space left", " df -h` shows which is full"],
     ),
     (
         Some(0),

@@ -1,4 +1,4 @@
-//! The `ssh` through which an agent is started, as a process of this machine: its streams, what it
+//! The `ssh` or `srun` through which an agent is started, as a process of this machine: its streams, what it
 //! prints, and its end. Knows nothing of what the agent says.
 
 use std::{
@@ -17,34 +17,41 @@ use tokio::{io::AsyncReadExt, net::unix::pipe, sync::oneshot, time::Instant};
 use super::AgentStart;
 use crate::{
     error::HostTrouble,
+    hosts::Starter,
     process::{ProcessExit, Reaper, before_exec},
 };
 
-/// The most that is kept of what a login shell or `ssh` prints.
+/// The most that is kept of what a login shell or a starter prints.
 pub(super) const OUTPUT_LIMIT: usize = 16 << 10;
 
-/// The `ssh` that holds an agent.
-pub(crate) struct Ssh {
+/// The process that holds an agent.
+pub(crate) struct StarterProcess {
+    pub(crate) kind: Starter,
     pub(crate) pid: Pid,
     /// How it ends.
     pub(crate) end: oneshot::Receiver<ProcessExit>,
     has_ended: Arc<AtomicBool>,
     pub(super) began: Instant,
-    stderr: SshStderr,
+    stderr: StarterStderr,
     /// Held open: its end means to the agent that the driver is gone.
     pub(super) liveness: Option<pipe::Sender>,
 }
 
-/// What `ssh` and the login on the other side have said on stderr so far.
+/// What a starter and the login on the other side have said on stderr so far.
 #[derive(Clone, Default)]
-pub(crate) struct SshStderr(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct StarterStderr(Arc<Mutex<Vec<u8>>>);
 
-impl SshStderr {
+impl StarterStderr {
     fn add(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(bytes);
         let excess = kept.len().saturating_sub(OUTPUT_LIMIT);
         kept.drain(..excess);
+    }
+
+    fn clear(&self) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clear();
     }
 
     /// As text.
@@ -54,7 +61,7 @@ impl SshStderr {
     }
 }
 
-impl Ssh {
+impl StarterProcess {
     /// What it has said.
     pub(crate) fn stderr(&self) -> String {
         self.stderr.text()
@@ -73,19 +80,19 @@ impl Ssh {
     }
 }
 
-impl Drop for Ssh {
+impl Drop for StarterProcess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 impl AgentStart {
-    /// Starts `ssh` for the agent of `interpreter`; returns it with its input and output.
-    pub(super) fn start_ssh(
+    /// Starts it for the agent of `interpreter`; returns it with its input and output.
+    pub(super) fn start_process(
         &self,
         interpreter: &str,
         reaper: &Reaper,
-    ) -> Result<(Ssh, pipe::Sender, pipe::Receiver), HostTrouble> {
+    ) -> Result<(StarterProcess, pipe::Sender, pipe::Receiver), HostTrouble> {
         let mut options = self.options.clone();
         options.ssh = options.ssh.for_addresses(self.addresses.len());
         let command_line = options.agent_command(&self.target, interpreter);
@@ -95,10 +102,15 @@ impl AgentStart {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .env("LC_ALL", "C")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if options.starter.passes_environment() {
+            command.env_clear().envs(self.environment.iter().cloned());
+        } else {
+            // So that its refusals are in the words known here.
+            command.env("LC_ALL", "C");
+        }
         before_exec(&mut command, getpid(), getrlimit(Resource::Nofile));
         let began = Instant::now();
         let mut child = command.spawn().map_err(|error| self.cannot_start(&error))?;
@@ -124,9 +136,11 @@ impl AgentStart {
         };
         let (stdin, stdout, stderr_pipe) =
             { streams }().map_err(|error| self.cannot_start(&error))?;
-        let stderr = SshStderr::default();
+        let stderr = self.stderr.clone();
+        stderr.clear();
         tokio::spawn(keep_stderr(stderr_pipe, stderr.clone()));
-        let ssh = Ssh {
+        let process = StarterProcess {
+            kind: options.starter,
             pid,
             end,
             has_ended,
@@ -134,28 +148,29 @@ impl AgentStart {
             stderr,
             liveness: None,
         };
-        Ok((ssh, stdin, stdout))
+        Ok((process, stdin, stdout))
     }
 
     fn cannot_start(&self, error: &io::Error) -> HostTrouble {
         self.trouble(
             format!(
-                "cannot start `ssh` to reach host `{}`: {error}",
+                "cannot start `{}` to reach host `{}`: {error}",
+                self.options.starter.program(),
                 self.target
             ),
-            "install an ssh client here, e.g. `apt-get install openssh-client`".to_owned(),
+            self.options.starter.remedy_if_missing().to_owned(),
         )
     }
 }
 
-/// Keeps what `ssh` says, so that it does not wait for us and can be quoted.
-async fn keep_stderr(mut pipe: pipe::Receiver, stderr: SshStderr) {
+/// Keeps what it says, so that it does not wait for us and can be quoted.
+async fn keep_stderr(mut pipe: pipe::Receiver, stderr: StarterStderr) {
     let mut buffer = [0; 4096];
     while let Ok(length) = pipe.read(&mut buffer).await {
         if length == 0 {
             break;
         }
-        tracing::debug!(said = %String::from_utf8_lossy(&buffer[..length]), "ssh");
+        tracing::debug!(said = %String::from_utf8_lossy(&buffer[..length]), "starter");
         stderr.add(&buffer[..length]);
     }
 }

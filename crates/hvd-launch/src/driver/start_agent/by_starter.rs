@@ -1,9 +1,10 @@
-//! Starts the agent of a host through `ssh`: hands over the assignment, reads the greeting, and
-//! opens the link. Everything that can go wrong is reported in the words of `hosts/ssh/explain.rs`.
+//! Starts the agent of a host through `ssh` or a batch system's command: hands over the assignment,
+//! reads the greeting, and opens the link. Everything that can go wrong is reported in the words of
+//! `hosts/ssh/explain.rs` and `hosts/starter/explain.rs`.
 //!
 //! The agent is that of the Python whose path is that of this host's, else that of the `horovodrun`
 //! on the other host's PATH. The shell there chooses between them by whether the Python exists;
-//! where it exists without horovod, a second `ssh` asks for the other one, so that no job waits for
+//! where it exists without horovod, a second start asks for the other one, so that no job waits for
 //! a question that almost always has the same answer.
 
 use tokio::{
@@ -13,29 +14,43 @@ use tokio::{
     time::{Duration, Instant, timeout},
 };
 
-use super::{AgentStart, LinkToAgent, StartedAgent, ssh_process::OUTPUT_LIMIT};
+use super::{AgentStart, LinkToAgent, StartedAgent, starter_process::OUTPUT_LIMIT};
 use crate::{
     driver::agent_port::{AgentIdentity, AgentPort},
     error::HostTrouble,
-    hosts::ssh::{self, SshFailure, own_files},
+    hosts::{
+        Starter,
+        ssh::{self, SshFailure, own_files},
+        starter::{self, Attempt},
+    },
     link::{AgentLink, SealedStream, split},
     process::{ProcessExit, ReapedBy, Reaper},
     protocol::{GREETING, LINK_OVER_STDIO, LINK_OVER_TCP},
 };
 
-/// How long an `ssh` that has closed its output may take to end.
-const SSH_END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a starter that has closed its output may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a host has no agent for this job.
 struct Refusal {
-    /// None if it was not ssh that failed.
-    cause: Option<SshFailure>,
+    cause: RefusalCause,
     trouble: HostTrouble,
+}
+
+/// Whether another installation may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RefusalCause {
+    /// There is no agent where it was looked for.
+    AgentMissing,
+    /// The interpreter has no horovod.
+    NoHorovod,
+    /// Anything else.
+    Other,
 }
 
 impl From<HostTrouble> for Refusal {
     fn from(trouble: HostTrouble) -> Self {
-        let cause = None;
+        let cause = RefusalCause::Other;
         Self { cause, trouble }
     }
 }
@@ -43,7 +58,7 @@ impl From<HostTrouble> for Refusal {
 /// Reports both places where horovod was looked for: the Python of this host's path has none, and
 /// the PATH has none either, or one that is of no use.
 fn both(first: HostTrouble, second: Refusal) -> HostTrouble {
-    if second.cause == Some(SshFailure::AgentMissing) {
+    if second.cause == RefusalCause::AgentMissing {
         return HostTrouble {
             what: format!("{}, and no `horovodrun` is on its PATH", first.what),
             ..first
@@ -59,22 +74,22 @@ fn both(first: HostTrouble, second: Refusal) -> HostTrouble {
 }
 
 impl AgentStart {
-    /// Starts the agent through ssh, of either installation, and connects with it.
-    pub(super) async fn start_by_ssh(
+    /// Starts the agent of either installation and connects with it.
+    pub(super) async fn start_by_starter(
         &self,
         reaper: &Reaper,
         port: &AgentPort,
     ) -> Result<StartedAgent, HostTrouble> {
         let interpreter = &self.options.interpreter;
         let first = match self.call(interpreter, reaper, port).await {
-            Err(refusal) if refusal.cause == Some(SshFailure::NoHorovod) => refusal,
+            Err(refusal) if refusal.cause == RefusalCause::NoHorovod => refusal,
             called => return called.map_err(|refusal| refusal.trouble),
         };
         let second = self.call("", reaper, port).await;
         second.map_err(|second| both(first.trouble, second))
     }
 
-    /// Starts the agent through ssh, that of the interpreter if it is there, and connects with it.
+    /// Starts the agent, that of the interpreter if it is there, and connects with it.
     async fn call(
         &self,
         interpreter: &str,
@@ -82,18 +97,18 @@ impl AgentStart {
         port: &AgentPort,
     ) -> Result<StartedAgent, Refusal> {
         let connection = port.expect(self.assignment.host, AgentIdentity::default());
-        let (mut ssh, mut input, output) = self.start_ssh(interpreter, reaper)?;
+        let (mut process, mut input, output) = self.start_process(interpreter, reaper)?;
         let mut output = BufReader::new(output);
         let mut greeted_at = Instant::now();
         let kind = self
             .exchange_greetings(&mut input, &mut output, &mut greeted_at)
             .await;
-        let latency = greeted_at.saturating_duration_since(ssh.began);
+        let latency = greeted_at.saturating_duration_since(process.began);
         let assigned = Instant::now();
         let link = match kind {
             Ok(LinkKind::OverStdio) => AgentLink::start(output, input),
             Ok(LinkKind::OverTcp) => {
-                ssh.liveness = Some(input);
+                process.liveness = Some(input);
                 self.link_of(connection).await?
             }
             Err(GreetingError::OtherVersion(version)) => {
@@ -103,20 +118,20 @@ impl AgentStart {
             }
             Err(GreetingError::Ended { noise }) => {
                 drop(input);
-                let end = timeout(SSH_END_TIMEOUT, &mut ssh.end).await;
+                let end = timeout(END_TIMEOUT, &mut process.end).await;
                 let code = end.ok().and_then(Result::ok).map(ProcessExit::status);
-                return Err(self.refusal(code, &ssh.stderr(), &noise, reaper).await);
+                return Err(self.refusal(code, &process.stderr(), &noise, reaper).await);
             }
         };
         Ok(StartedAgent {
             link,
-            ssh: Some(ssh),
+            starter: Some(process),
             assigned,
             latency,
         })
     }
 
-    /// What an ssh that ended without an agent means.
+    /// What a starter that ended without an agent means.
     async fn refusal(
         &self,
         code: Option<i32>,
@@ -125,6 +140,9 @@ impl AgentStart {
         reaper: &Reaper,
     ) -> Refusal {
         let target = &self.target;
+        if self.options.starter != Starter::Ssh {
+            return self.batch_refusal(code, stderr, noise, reaper).await;
+        }
         let cause = ssh::recognise(code, stderr, noise);
         let own = own_files::find(
             cause,
@@ -135,10 +153,52 @@ impl AgentStart {
         )
         .await;
         let explained = ssh::explain(target, &self.options.ssh, code, stderr, noise, &own);
+        let cause = match explained.cause {
+            SshFailure::AgentMissing => RefusalCause::AgentMissing,
+            SshFailure::NoHorovod => RefusalCause::NoHorovod,
+            _ => RefusalCause::Other,
+        };
         Refusal {
-            cause: Some(explained.cause),
+            cause,
             trouble: self.trouble(explained.what, explained.remedy),
         }
+    }
+
+    /// The same for a batch system's command.
+    async fn batch_refusal(
+        &self,
+        exit: Option<i32>,
+        stderr: &str,
+        noise: &str,
+        reaper: &Reaper,
+    ) -> Refusal {
+        let reaped_by = ReapedBy::Reaper(reaper.clone());
+        let wheel = own_files::wheel(&self.options.interpreter, reaped_by).await;
+        let by_hand = self.by_hand();
+        let attempt = Attempt {
+            host: &self.target,
+            exit,
+            stderr,
+            noise,
+            by_hand: &by_hand,
+            wheel: wheel.as_deref(),
+        };
+        let explained = starter::explain(self.options.starter, &attempt);
+        Refusal {
+            cause: if explained.lacks_horovod {
+                RefusalCause::NoHorovod
+            } else {
+                RefusalCause::Other
+            },
+            trouble: self.trouble(explained.what, explained.remedy),
+        }
+    }
+
+    /// What a person types in front of a command for this host.
+    pub(crate) fn by_hand(&self) -> String {
+        self.options
+            .starter
+            .by_hand(&self.options.ssh, &self.target)
     }
 
     /// Waits for the agent's greeting, records when it came, checks its version and hands over
@@ -176,7 +236,7 @@ impl AgentStart {
 
     fn other_version(&self, version: &str, wheel: Option<&str>) -> HostTrouble {
         let ours = &self.assignment.version;
-        let by_hand = ssh::by_hand(&self.options.ssh, &self.target);
+        let by_hand = self.by_hand();
         self.trouble(
             format!(
                 "host `{}` has horovod {version}, this host has {ours}",

@@ -9,6 +9,7 @@ same weights (1), and because every step uses the average of their gradients (2)
 from __future__ import annotations
 
 import argparse
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=25, help="images per step and rank")
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--every-rank", action="store_true", help="each rank prints its test loss")
     arguments = parser.parse_args()
 
     hvd.init()
@@ -110,6 +112,10 @@ def main() -> None:
         correct = hvd.allreduce(accuracy(weights, my_images, my_labels), name="accuracy")
         if hvd.rank() == 0:
             print(f"epoch {epoch:2}  loss {loss:.3f}  accuracy {correct:6.1%}", flush=True)
+    if arguments.every_rank:
+        loss, _ = loss_and_gradients(weights, images[:HELD_OUT], labels[:HELD_OUT])
+        where = f"rank {hvd.rank()} of {hvd.size()} on {socket.gethostname()}"
+        print(f"{where}: test loss {loss:.6f}", flush=True)
     if hvd.rank() == 0:
         held_out = accuracy(weights, images[:HELD_OUT], labels[:HELD_OUT])
         print(f"accuracy on {HELD_OUT} images never seen in training: {held_out:.1%}", flush=True)

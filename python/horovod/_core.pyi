@@ -32,17 +32,46 @@ class Output:
     def received_splits(self) -> list[int]:
         """Rows received from each rank; empty except after an alltoall."""
 
-def init() -> None:
-    """Joins the job described by the environment; does nothing if already joined.
+def init(announced: tuple[int, int, str] | None = None, ranks: Sequence[int] | None = None) -> None:
+    """Joins the job that a launcher started this process for; does nothing if already joined.
 
-    Raises ValueError for a bad setting and HorovodInternalError if the ranks cannot be connected.
+    With `announced` (rank, size and the text of `announce`) joins that job instead, with `ranks` a
+    job of those of the launcher's ranks, in that order. Raises ValueError for a bad setting
+    and HorovodInternalError if the ranks cannot be connected.
     """
+
+def announce() -> str:
+    """Starts the key-value store of a new job and returns where it is, with the job's key.
+
+    This process is its rank 0. It passes the text to all others, and all call `init` with it.
+    """
+
+def init_timeout() -> float:
+    """How many seconds `init` waits for other ranks."""
+
+def pmix_helper() -> None:
+    """Exchanges rank 0's announcement by PMIx, in a process that does nothing else."""
+
+def leave_launcher() -> None:
+    """Takes leave of the launcher that started this process, which is about to exit."""
 
 def shutdown(failure: str | None = None) -> None:
     """Leaves the job, together with all other ranks.
 
     A rank that ends because of an uncaught exception passes its text: the others' operations then
     fail with it, and the launcher reports this rank as the cause.
+    """
+
+def mpi_enabled() -> bool:
+    """Whether the settings chose MPI to move tensors or as the launcher; false before `init`."""
+
+def mpi_threads_supported() -> bool:
+    """Whether MPI moves tensors and may be called from several threads at once."""
+
+def abort_mpi_if_failed() -> None:
+    """Ends the job by `MPI_Abort` if the program has initialized MPI and the last session failed.
+
+    For the end of the program, whose own `MPI_Finalize` would wait for the rank that failed.
     """
 
 def is_initialized() -> bool: ...

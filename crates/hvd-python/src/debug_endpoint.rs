@@ -32,10 +32,11 @@ impl RankDebugEndpoint {
         config: &WorkerConfig,
         lifeline: Option<&Lifeline>,
         topology: &Topology,
+        wires: String,
     ) -> Self {
         let (rank, log) = (config.placement.rank, SharedFlightLog::default());
         let theirs = Arc::clone(&log);
-        let source = SnapshotSource::new(move || snapshot(&theirs).encode());
+        let source = SnapshotSource::new(move || snapshot(&theirs, &wires).encode());
         let status_query = StatusQuery::open(rank, lifeline, source);
         let responder = (rank == Rank::COORDINATOR).then(|| {
             let (status_query, topology) = (status_query.clone(), topology.clone());
@@ -49,13 +50,14 @@ impl RankDebugEndpoint {
     }
 }
 
-fn snapshot(log: &SharedFlightLog) -> RankSnapshot {
+fn snapshot(log: &SharedFlightLog, wires: &str) -> RankSnapshot {
     let (threads, unknown) = match stack::read() {
         Ok(threads) => (threads, String::new()),
         Err(reason) => (Vec::new(), reason.to_owned()),
     };
     RankSnapshot {
         process: std::process::id(),
+        wires: wires.to_owned(),
         operations: log.get().map(FlightLog::operations).unwrap_or_default(),
         threads,
         unknown,

@@ -21,7 +21,11 @@ pub(crate) enum Error {
     #[error(transparent)]
     Config(#[from] hvd_config::Error),
     #[error(transparent)]
+    Mpi(#[from] hvd_mpi::Error),
+    #[error(transparent)]
     Store(#[from] hvd_transport::StoreError),
+    #[error(transparent)]
+    Bootstrap(#[from] hvd_bootstrap::Error),
     #[error(transparent)]
     UnknownCode(#[from] hvd_types::UnknownCode),
     #[error("handle {0} is unknown; it was never given out or has been waited for already")]
@@ -78,12 +82,15 @@ impl From<Error> for PyErr {
             Error::Python(error) => error,
             Error::TensorFlow(_) => PyImportError::new_err(text),
             Error::Engine(error) if error.class() != ErrorClass::InvalidArgument => internal(text),
+            Error::Bootstrap(error) if !error.is_configuration() => internal(text),
             Error::Transport(_)
             | Error::Store(_)
             | Error::NoAnswer
             | Error::ForeignObject { .. } => internal(text),
             Error::Engine(_)
             | Error::Config(_)
+            | Error::Mpi(_)
+            | Error::Bootstrap(_)
             | Error::UnknownCode(_)
             | Error::UnknownHandle(_)
             | Error::UnknownReduction(_)

@@ -10,6 +10,7 @@
 
 mod arguments;
 mod autotune;
+mod bootstrap;
 mod collectives;
 mod debug_endpoint;
 mod error;
@@ -19,6 +20,7 @@ mod handles;
 mod in_place;
 mod launcher;
 mod logging;
+mod mpi;
 mod objects;
 mod process_sets;
 mod session;
@@ -34,6 +36,8 @@ mod _core {
     use pyo3::types::PyDict;
 
     #[pymodule_export]
+    use super::bootstrap::{announce, init_timeout, leave_launcher, pmix_helper};
+    #[pymodule_export]
     use super::collectives::{
         allgather, allreduce, alltoall, barrier, broadcast, join, reducescatter,
     };
@@ -45,6 +49,8 @@ mod _core {
     use super::in_place::InPlace;
     #[pymodule_export]
     use super::launcher::{run_commandline, store_get, store_put};
+    #[pymodule_export]
+    use super::mpi::{abort_mpi_if_failed, mpi_enabled, mpi_threads_supported};
     #[pymodule_export]
     use super::objects::{check_object, object_done, sign_object};
     #[pymodule_export]

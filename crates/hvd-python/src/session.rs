@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread;
 
 use hvd_config::{Environment, JoinAverageChoice, TimelineTarget, WorkerConfig};
@@ -13,24 +13,27 @@ use hvd_engine::{
     StallOptions,
 };
 use hvd_transport::{
-    Abort, Failure, InitAttempt, Lifeline, Membership, Mesh, ObjectSeal, StatusQuery, StoreError,
-    Transport,
+    Abort, FabricSource, Failure, InitAttempt, Lifeline, Membership, Mesh, ObjectSeal, StatusQuery,
+    StoreError, Transport,
 };
 use hvd_types::{Placement, Rank};
 use pyo3::prelude::*;
 
 use crate::autotune;
+use crate::bootstrap::{self, JobSource};
 use crate::debug_endpoint::RankDebugEndpoint;
 use crate::error::{Error, Result};
 use crate::fork::close_inherited;
 use crate::handles::SIGNAL_CHECK;
-use crate::{logging, stack};
+use crate::{mpi, stack};
 
 /// An initialized horovod.
 pub(crate) struct WorkerSession {
     pub(crate) engine: Engine,
     pub(crate) placement: Placement,
     pub(crate) dynamic_process_sets: bool,
+    /// Whether MPI was chosen for data or as the launcher.
+    pub(crate) mpi_enabled: bool,
     /// Whether `HOROVOD_TIMELINE` was set, to a file or to `DYNAMIC`.
     has_timeline: bool,
     abort: Abort,
@@ -81,26 +84,28 @@ fn end_current() -> Option<Arc<WorkerSession>> {
     Some(session)
 }
 
-/// Joins the job described by the environment. Other ranks may be waited for, so it happens on a
-/// thread of its own while this one looks for signals.
+/// Joins the job that `horovodrun` or another launcher has started this process for, or a part of it
+/// ([`JobSource`]). Other ranks may be waited for, so it happens on a thread of its own while this one
+/// looks for signals.
 #[pyfunction]
-pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
+#[pyo3(signature = (announced=None, ranks=None))]
+pub(crate) fn init(
+    py: Python<'_>,
+    announced: Option<(u32, u32, String)>,
+    ranks: Option<Vec<u32>>,
+) -> PyResult<()> {
     if is_initialized() {
         return Ok(());
     }
-    let config = WorkerConfig::read_to_join(&Environment::of_process()).map_err(Error::from)?;
-    if config.must_be_unlaunched
-        && let Some(driver) = hvd_cli::driver_above()
-    {
-        return Err(Error::LostEnvironment(driver).into());
-    }
-    let placement = config.placement.clone();
+    let source = JobSource::new(announced, ranks);
+    let helper = bootstrap::helper(py);
     let attempt = Arc::new(InitAttempt::default());
-    let theirs = Arc::clone(&attempt);
+    let place = Arc::new(OnceLock::new());
+    let (theirs, their_place) = (Arc::clone(&attempt), Arc::clone(&place));
     let (sender, outcome) = mpsc::channel();
     thread::Builder::new()
         .name("hvd-init".to_owned())
-        .spawn(move || sender.send(join(&theirs, &config)))
+        .spawn(move || sender.send(find_and_join(&theirs, (&source, &helper), &their_place)))
         .map_err(|error| Error::from(StoreError::thread("hvd-init")(error)))?;
     let outcome = Mutex::new(outcome);
     loop {
@@ -118,25 +123,49 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Err(interrupt) = py.check_signals() {
-            attempt.abandon(&placement);
+            // Without a place no other rank has heard of this one.
+            attempt.abandon(place.get().unwrap_or(&Placement::alone()));
             return Err(interrupt);
         }
     }
 }
 
-fn join(attempt: &InitAttempt, config: &WorkerConfig) -> Result<()> {
+/// Finds the job, says which place this process has in it, and joins.
+fn find_and_join(
+    attempt: &InitAttempt,
+    (source, helper): (&JobSource, &[String]),
+    place: &OnceLock<Placement>,
+) -> Result<()> {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
     if current().is_ok() {
         return Ok(());
     }
-    logging::install(config);
+    // Before the bootstrap, which may use PMIx: MPI could not be initialised after that everywhere.
+    let mpi = mpi::open(&Environment::of_process())?;
+    let config = WorkerConfig::read(&bootstrap::environment(source, helper)?)?;
+    if config.must_be_unlaunched
+        && let Some(driver) = hvd_cli::driver_above()
+    {
+        return Err(Error::LostEnvironment(driver));
+    }
+    // It is set here only.
+    let _ = place.set(config.placement.clone());
+    let data_plane = mpi::data_plane(mpi.as_ref(), &config)?;
+    join(attempt, &config, data_plane)
+}
+
+fn join(
+    attempt: &InitAttempt,
+    config: &WorkerConfig,
+    data_plane: Option<Arc<dyn FabricSource>>,
+) -> Result<()> {
     if config.placement.rank == Rank::COORDINATOR {
         for text in config.without_effect.iter().filter_map(|it| it.no_effect()) {
             tracing::warn!("{text}");
         }
     }
     let core = core_for(config)?;
-    let mesh = hvd_transport::connect(config, &attempt.abort)?;
+    let mesh = hvd_transport::connect(config, data_plane, &attempt.abort)?;
     let session = Arc::new(start(config, mesh, core)?);
     let entering = Arc::clone(&session);
     let enter = || *SESSION.write().unwrap_or_else(PoisonError::into_inner) = Some(entering);
@@ -208,6 +237,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Worker
         lifeline,
         topology,
         fallback_reason,
+        wires,
         objects,
     } = mesh;
     if let Some(fallback_reason) = fallback_reason {
@@ -216,7 +246,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Worker
     let membership = Membership::new(&config.placement, lifeline);
     let sockets = membership.lifeline().map_or(&[][..], Lifeline::descriptors);
     let lifeline_sockets = Arc::new(Mutex::new(sockets.to_vec()));
-    let endpoint = RankDebugEndpoint::open(config, membership.lifeline(), &topology);
+    let endpoint = RankDebugEndpoint::open(config, membership.lifeline(), &topology, wires);
     let homogeneous = topology.is_homogeneous();
     let options = engine_options(config, endpoint.status_query.clone(), core, homogeneous);
     let responder = endpoint.responder;
@@ -241,6 +271,7 @@ fn start(config: &WorkerConfig, mesh: Mesh, core: Option<Core>) -> Result<Worker
         engine,
         placement: config.placement.clone(),
         dynamic_process_sets: config.dynamic_process_sets,
+        mpi_enabled: config.mpi.is_some() || config.mpi_controller,
         has_timeline: config.timeline.is_some(),
         abort,
         joining: Mutex::new(None),
@@ -293,6 +324,7 @@ fn leave(
     {
         tracing::info!("cannot report rank {culprit} as the cause to the launcher: {error}");
     }
+    mpi::session_ended(&end);
     // The other ranks learn the cause before they see our connections close; and the lifeline, whose
     // end is a goodbye, goes last, so that deaths are noticed until then.
     if let (ExitReport::Failed(failure), Some(lifeline)) = (end, membership.lifeline()) {
@@ -341,6 +373,7 @@ impl WorkerSession {
 #[pyfunction]
 pub(crate) fn after_fork_in_child(py: Python<'_>) {
     stack::unregister(py);
+    bootstrap::after_fork_in_child();
     let session = SESSION
         .write()
         .unwrap_or_else(PoisonError::into_inner)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from horovod import _core
-from horovod.common import build, handles, util
+from horovod.common import build, communicators, handles, util
 from horovod.common import process_sets as sets
 from horovod.common.objects import allgather_object
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -38,28 +38,35 @@ it for a constant, and compile anew when it has changed."""
 
 
 def init(comm: Any = None, process_sets: str | Sequence[ProcessSet] | None = None) -> None:
-    """Joins the job that the environment describes; does nothing if this was done before.
+    """Joins the job that a launcher started this process for; does nothing if this was done before.
 
-    Without a launcher this process becomes a job of its own, with one rank. `process_sets` are
-    registered, and must be the same on every rank; "dynamic" allows them to be added and removed
-    later.
+    Launchers are `horovodrun`, `mpirun`, `srun`, `torchrun` and others; without one this process
+    becomes a job of its own, with one rank. `comm` makes a job of some of the processes: a list of
+    their ranks, or a communicator of `mpi4py`. With a list of communicators the first one is the
+    job, and the others become process sets. `process_sets` are registered, and must be the same on
+    every rank; "dynamic" allows them to be added and removed later.
     """
-    if comm is not None:
-        raise ValueError(
-            "init(comm=...) needs MPI, which this build does not have; "
-            "leave comm out and choose the ranks with horovodrun -H"
-        )
     static_sets = _static_sets(process_sets)
     if not _core.is_initialized():
         _forget_all()
         if isinstance(process_sets, str):
             os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
-    _core.init()
+    more = communicators.join(comm)
     _read_position()
     _register_callbacks()
+    if more:
+        sets.register_communicators([ProcessSet(communicator) for communicator in more])
     if static_sets:
-        _require_agreement(static_sets)
-        sets.register_static(static_sets)
+        _register_static(static_sets)
+
+
+def _register_static(static_sets: list[ProcessSet]) -> None:
+    """Registers the sets that were given to `init`, those of communicators first."""
+    sets.register_communicators([one for one in static_sets if one.mpi_comm is not None])
+    of_ranks = [one for one in static_sets if one.mpi_comm is None]
+    if of_ranks:
+        _require_agreement(of_ranks)
+        sets.register_static(of_ranks)
 
 
 def _read_position() -> None:
@@ -127,7 +134,12 @@ def shutdown() -> None:
 def _shutdown_at_exit() -> None:
     """Leaves the job at the end of the program, saying so if an exception ended it."""
     _core.shutdown(_uncaught_exception())
+    _core.leave_launcher()
     _forget_all()
+    # mpi4py finalizes MPI after this, which would wait for a rank that has failed.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _core.abort_mpi_if_failed()
 
 
 def _forget_all() -> None:
@@ -230,14 +242,14 @@ def stop_timeline() -> None:
 
 
 def mpi_threads_supported() -> bool:
-    """Whether MPI may be called from several threads; ValueError without MPI."""
+    """Whether MPI, if this job uses it, may be called from several threads at once."""
     _initialized()
-    raise ValueError("MPI is not enabled: this build has no MPI")
+    return _core.mpi_threads_supported()
 
 
 def mpi_enabled() -> bool:
-    """Whether MPI moves data or control messages in this job."""
-    return False
+    """Whether HOROVOD_CPU_OPERATIONS or HOROVOD_CONTROLLER chose MPI for this job."""
+    return _core.mpi_enabled()
 
 
 def gloo_enabled() -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from horovod import _core
+from horovod.common import communicators
 from horovod.common.util import is_iterable, require_count, require_int
 
 GLOBAL_ID = 0
@@ -22,11 +24,15 @@ class ProcessSet:
     ranks: list[int] | None = None
     mpi_comm: object | None = None
 
-    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+    def __init__(self, ranks_or_comm: Any) -> None:
+        if communicators.is_communicator(ranks_or_comm):
+            # Its ranks in the job are known once the set is registered.
+            self.mpi_comm = ranks_or_comm
+            return
         if not is_iterable(ranks_or_comm):
             raise ValueError(
-                "a process set is described by a list of ranks; this build has no MPI, "
-                f"so it cannot use {ranks_or_comm!r}"
+                "a process set is described by a list of ranks or a communicator of mpi4py, "
+                f"not by {ranks_or_comm!r}"
             )
         self.ranks = sorted(require_int(rank, "a rank") for rank in ranks_or_comm)
 
@@ -72,10 +78,15 @@ global_process_set = _global()
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Registers a set of ranks and returns it. Every rank of the job must do so, member or not.
 
-    Raises ValueError if such a set exists already or sets can only be given to `init`.
+    Communicators of `mpi4py` may differ from rank to rank, as those of `Split` do: the sets of all
+    of them are registered. Raises ValueError if such a set exists already or sets can only be given
+    to `init`.
     """
     described = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     _require_dynamic("added")
+    if described.mpi_comm is not None:
+        register_communicators([described])
+        return described
     _register(described, _core.add_process_set(_checked_ranks(described)))
     return described
 
@@ -95,6 +106,22 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         if registered.process_set_id == number:
             _unregister(registered)
     return True
+
+
+def register_communicators(described: Sequence[ProcessSet]) -> None:
+    """Registers the sets of the communicators that all ranks pass, in the same order everywhere."""
+    if not described:
+        return
+    existing = {
+        tuple(_core.process_set_ranks(number)): number for number in _core.process_set_ids()
+    }
+    for ranks in communicators.gather_sets([process_set.mpi_comm for process_set in described]):
+        if tuple(ranks) not in existing:
+            existing[tuple(ranks)] = _core.add_process_set(ranks)
+    for process_set in described:
+        process_set.ranks = communicators.ranks_of(process_set.mpi_comm)
+        if process_set.ranks:
+            _register(process_set, existing[tuple(process_set.ranks)])
 
 
 def register_static(process_sets: Sequence[ProcessSet]) -> None:

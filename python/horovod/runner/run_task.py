@@ -29,6 +29,7 @@ def main() -> None:
     """Runs this rank's part of the job. An exception of the function ends the rank."""
     import cloudpickle
 
+    _take_place_from_mpirun()
     sys.excepthook = _store_exception
     search_path, prints_exceptions, call = pickle.loads(
         _core.store_get(FUNCTION_KEY, FETCH_TIMEOUT_SECONDS)
@@ -40,6 +41,16 @@ def main() -> None:
     function, args, kwargs = cloudpickle.loads(call)
     result = cloudpickle.dumps(function(*args, **kwargs))
     _core.store_put(RESULT_KEY.format(rank=os.environ["HOROVOD_RANK"]), result)
+
+
+def _take_place_from_mpirun() -> None:
+    """Sets what `horovodrun` would have set, for a rank that `mpirun` started on this host."""
+    for launcher in ("OMPI_COMM_WORLD", "PMI"):
+        rank, size = (os.environ.get(f"{launcher}_{name}") for name in ("RANK", "SIZE"))
+        if "HOROVOD_RANK" not in os.environ and rank is not None and size is not None:
+            place = {"RANK": rank, "LOCAL_RANK": rank, "CROSS_RANK": "0"}
+            sizes = {"SIZE": size, "LOCAL_SIZE": size, "CROSS_SIZE": "1"}
+            os.environ.update({f"HOROVOD_{name}": text for name, text in (place | sizes).items()})
 
 
 def _store_exception(

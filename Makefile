@@ -15,7 +15,7 @@ help: ## list these commands
 demo: $(INSTALLED) ## set everything up and train a small model on 2 processes
 	@scripts/demo.sh
 
-test: ## install what the tests need and run them all (about 25 minutes on two cores)
+test: ## install what the tests need and run them all (about 45 minutes on two cores)
 	@PYTHON=$(PYTHON) scripts/test.sh all
 
 test-core: ## Rust tests only, about a minute

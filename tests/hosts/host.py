@@ -45,6 +45,11 @@ class Host:
         self._started: list[subprocess.Popen[str]] = []
         self._tables = itertools.count()
 
+    @property
+    def hostname(self) -> str:
+        """What `hostname` prints there."""
+        return self.name
+
     def address(self, network: str | None = None, version: int = 4) -> str:
         """The host's address in a network (default: the first one it has)."""
         for interface in self.interfaces:

@@ -50,13 +50,12 @@ class Ended:
         return " ".join(self.errors.split())
 
 
-class Job:
-    """A `horovodrun` on a host, at the port of the cluster's ssh servers."""
+class Command:
+    """A command on a host that is watched while it runs."""
 
-    def __init__(self, host: Host, *arguments: str, port: int | None = PORT, **options) -> None:
-        at_port = [] if port is None else ["-p", str(port)]
+    def __init__(self, host: Host, *command: str, **options) -> None:
         # Ctrl-C works as in a shell, also where the tests themselves run in the background.
-        command = ["env", "--default-signal=INT", HOROVODRUN, *at_port, *arguments]
+        command = ("env", "--default-signal=INT", *command)
         pipe = subprocess.PIPE
         self._began = time.monotonic()
         self.process = host.popen(
@@ -109,6 +108,14 @@ class Job:
             reader.join(5)
         seconds = time.monotonic() - self._began
         return Ended(code, self.output, self.errors, seconds)
+
+
+class Job(Command):
+    """A `horovodrun` on a host, at the port of the cluster's ssh servers."""
+
+    def __init__(self, host: Host, *arguments: str, port: int | None = PORT, **options) -> None:
+        at_port = [] if port is None else ["-p", str(port)]
+        super().__init__(host, HOROVODRUN, *at_port, *arguments, **options)
 
     def driver(self) -> int:
         """The launcher's working half."""

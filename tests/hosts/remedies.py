@@ -33,10 +33,13 @@ WELL_KNOWN_INDEX = Untypable("installs from an index of packages, which tests do
 ROOT = Untypable("is about rights that root, who runs these tests, does not need")
 NO_REMEDY = Untypable("states what the system said; there is nothing to type")
 
+ALLOCATION = "hpc/test_allocation.py"
 ARGUMENTS = "hosts/test_remedies_arguments.py"
 CONTAINERS = "containers/test_remedies.py"
 HOSTS = "hosts/test_remedies.py"
+JSRUN = "integration/launcher/test_jsrun.py"
 MACHINE = "hosts/test_remedies_machine.py"
+MPIRUN = "integration/launcher/test_mpirun.py"
 SSH = "hosts/test_remedies_ssh.py"
 
 SSH_FAILURES: dict[str, Typed | Untypable] = {
@@ -171,10 +174,16 @@ ERRORS: dict[str, Typed | Untypable] = {
     "HostFileField": LISTS,
     "HostFileDuplicate": LISTS,
     "TooFewSlots": typed(f"{HOSTS}::test_numbers_that_fit_are_told"),
+    "TooFewAllocated": typed(f"{ALLOCATION}::test_more_processes_name_the_allocation"),
+    "Allocation": typed(f"{ALLOCATION}::test_hosts_are_listed_where_the_job_does_not_say"),
+    "TwoAllocations": typed(f"{ALLOCATION}::test_hosts_are_listed_where_the_job_does_not_say"),
+    "StartedByStep": typed(f"{ALLOCATION}::test_started_by_a_step"),
     "Hosts": Untypable("lists what `SshFailure` and the findings say"),
     "Unreachable": Untypable("shows what the diagnosis of addresses says"),
     "OnHost": Untypable("repeats what an agent says"),
     "NoDirectory": Untypable("the same directory as that of `files.directory`, gone meanwhile"),
+    "NoContainerRuntime": Untypable("how a host gets such a program is its owner's choice"),
+    "NoImage": Untypable("where an image is kept is its owner's choice"),
     "OpenFiles": typed(
         "integration/test_open_files.py::test_ranks_that_do_not_fit_are_refused_with_what_to_type"
     ),
@@ -189,6 +198,21 @@ ERRORS: dict[str, Typed | Untypable] = {
     "Results": NO_REMEDY,
     "NoAnswer": NO_REMEDY,
     "NoKeyFile": typed("integration/test_limits.py::test_another_folder_or_room_is_enough"),
+    "MpirunMissing": typed(f"{MPIRUN}::test_no_mpirun_at_all"),
+    "MpirunUnknown": typed(f"{MPIRUN}::test_an_unknown_mpirun_is_quoted"),
+    "UnequalSlots": typed(f"{MPIRUN}::test_what_mpirun_does_not_take_can_be_said_otherwise"),
+    "SeveralInterfaces": typed(f"{MPIRUN}::test_what_mpirun_does_not_take_can_be_said_otherwise"),
+    "MpirunHost": typed(f"{MPIRUN}::test_what_mpirun_does_not_take_can_be_said_otherwise"),
+    "MpirunIdentity": Untypable("the file of ssh's configuration is edited by hand"),
+    "OpenQuote": typed(f"{MPIRUN}::test_what_mpirun_does_not_take_can_be_said_otherwise"),
+    "FunctionOnOtherHost": typed(
+        "integration/test_run_function.py::test_mpirun_starts_functions_on_this_host_only"
+    ),
+    "NotInLsf": Untypable("needs an LSF, of which there is none for tests"),
+    "LsfFacts": typed(f"{JSRUN}::test_a_binding_needs_nothing_of_the_allocation"),
+    "MoreSlotsThanGpus": typed(f"{JSRUN}::test_more_slots_than_gpus_are_refused"),
+    "Rankfile": Untypable("the folder is tried before, so the file can be written"),
+    "ForeignLauncher": NO_REMEDY,
     "System": NO_REMEDY,
 }
 
@@ -201,6 +225,9 @@ OTHERS: dict[str, Typed | Untypable] = {
     ),
     "hvd-rendezvous: threads": typed(
         "integration/test_limits.py::test_a_limit_of_threads_is_raised_as_is_said"
+    ),
+    "hvd-launch: srun": typed(
+        f"{ALLOCATION}::test_node_of_another_job", f"{ALLOCATION}::test_missing_srun"
     ),
     "hvd-launch: no answer in time": typed(f"{ARGUMENTS}::test_a_slow_start_is_given_more_time"),
     "hvd-launch: the directory of the debug socket": typed(

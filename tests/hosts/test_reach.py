@@ -139,13 +139,19 @@ def test_a_blocked_port_range(cluster: Cluster) -> None:
 def test_an_address_that_only_the_user_knows(cluster: Cluster) -> None:
     """As behind published ports of a container: no interface of the host has it."""
     a, b = cluster
+    translation = [
+        "add table ip nat",
+        "add chain ip nat prerouting { type nat hook prerouting priority -100; }",
+        f"add rule ip nat prerouting ip daddr 10.99.0.2 dnat to {b.address()}",
+    ]
     a.namespace.do("ip", "route", "add", "10.99.0.2/32", "via", b.address())
-    b.namespace.do("ip", "address", "add", "10.99.0.2/32", "dev", "lo")
+    b.namespace.do("nft", "-f", "-", lines=translation)
     try:
+        assert "10.99.0.2" not in b.run("ip address").stdout
         lines = told(one_each(cluster, "--advertise", "hostb=10.99.0.2", "python", "-c", SUM))
     finally:
         a.namespace.do("ip", "route", "del", "10.99.0.2/32")
-        b.namespace.do("ip", "address", "del", "10.99.0.2/32", "dev", "lo")
+        b.namespace.do("nft", "delete", "table", "ip", "nat")
     assert "hostb=10.99.0.2" in lines[0] and lines[0].endswith(" 2.0")
 
 

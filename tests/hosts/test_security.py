@@ -1,5 +1,6 @@
-"""What SECURITY.md promises of a job on several hosts: at which addresses its ports listen, and
-that its key is in none of its output. Strangers at these ports: see `test_garbage.py`."""
+"""What SECURITY.md promises of a job on several hosts: at which addresses its ports listen, that
+its key is its own and in none of its output, and which host keys ssh accepts. Strangers at these
+ports: see `test_garbage.py`."""
 
 from __future__ import annotations
 
@@ -68,6 +69,12 @@ def places(host: Host) -> list[tuple[str, str]]:
     return [(who, place) for who, place, _ in listening(host)]
 
 
+def unix_sockets(host: Host) -> list[str]:
+    """The unix sockets at which processes of the host listen, except its ssh server."""
+    lines = (line.split() for line in host.run("ss -Hlxp").stdout.splitlines())
+    return [fields[4] for fields in lines if "sshd" not in fields[-1]]
+
+
 def test_ports_of_a_job_on_two_hosts(cluster: Cluster, tmp_path: Path) -> None:
     a, b = cluster
     stop = tmp_path / "stop"
@@ -77,6 +84,10 @@ def test_ports_of_a_job_on_two_hosts(cluster: Cluster, tmp_path: Path) -> None:
     # On the driver's host the key-value store, on the other the port that leads there.
     for host in (a, b):
         assert places(host) == [("launcher", LOOPBACK), ("rank", ALL), ("rank", ALL)], host.name
+    # The one for shared memory is closed by now.
+    (debug,) = unix_sockets(a)
+    assert Path(debug).parent.name.startswith("horovod") and debug.endswith(".sock")
+    assert unix_sockets(b) == []
     stop.touch()
     assert job.finish().code == 0
 
@@ -134,3 +145,33 @@ def test_the_key_is_in_no_output(cluster: Cluster, tmp_path: Path) -> None:
     for form in forms:
         # Not even a part of it.
         assert form not in said and form[:20] not in said and form[-20:] not in said
+
+
+def test_jobs_with_one_token_have_keys_of_their_own(cluster: Cluster, tmp_path: Path) -> None:
+    a, b = cluster
+    token = {"HOROVOD_AGENT_TOKEN": new_token()}
+    keys = []
+    for job in ("first", "second"):
+        folder = tmp_path / job
+        folder.mkdir()
+        place = f"{a.address()}:{free_port(a)}"
+        env = {**token, "KEYS": str(folder)}
+        agent = b.popen([HOROVODRUN, "agent", "--once", place], env=env)
+        options = ("-np", "2", "-H", "hosta:1,hostb:1", "--agents", place.rpartition(":")[2])
+        ended = run(a, *options, "python", "-c", KEY, port=None, env=env)
+        assert ended.code == 0, ended
+        agent.wait(20)
+        keys.append({path.read_text().strip() for path in folder.iterdir()})
+    first, second = keys
+    assert len(first) == len(second) == 1 and first != second
+
+
+def test_a_new_host_key_is_remembered(cluster: Cluster) -> None:
+    a, _ = cluster
+    known = a.path("/root/.ssh/known_hosts")
+    known.unlink(missing_ok=True)
+    hosts = ("-np", "2", "-H", "hosta:1,hostb:1")
+    assert run(a, *hosts, "true").code == 0
+    assert a.run("ssh-keygen -F '[hostb]:12345'").returncode == 0
+    # What was remembered is what a strict check asks for.
+    assert run(a, *hosts, "--ssh-strict", "true").code == 0

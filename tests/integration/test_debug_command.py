@@ -51,8 +51,11 @@ hvd.init()
 
 
 @contextmanager
-def running(script: str, place: Path, ranks: int = 2) -> Iterator[tuple[int, dict[int, int]]]:
-    """A job whose ranks are ready: the process number of its launcher, and those of its ranks."""
+def running(
+    script: str, place: Path, ranks: int = 2, said: list[str] | None = None
+) -> Iterator[tuple[int, dict[int, int]]]:
+    """A job whose ranks are ready: the process number of its launcher, and those of its ranks.
+    Its later output goes to `said` when it has ended."""
     job = subprocess.Popen(
         [*LAUNCHER, "-np", str(ranks), sys.executable, "-c", script],
         env={**os.environ, "XDG_RUNTIME_DIR": str(place)},
@@ -77,7 +80,9 @@ def running(script: str, place: Path, ranks: int = 2) -> Iterator[tuple[int, dic
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         job.terminate()
-        job.communicate(timeout=30)
+        output, _ = job.communicate(timeout=30)
+        if said is not None:
+            said.append(output)
 
 
 def debug(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -227,8 +232,10 @@ print(count)
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_other_users_get_no_answer(tmp_path: Path) -> None:
-    """Neither by the directory, nor by the socket once someone has opened up all directories."""
+    """Neither by the directory, nor by the socket once someone has opened up all directories;
+    the launcher reports them, the first at once and the rest together."""
     stranger = 65534
+    said: list[str] = []
 
     def asked(path: Path, user: int) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", ASK, str(path), str(user)]
@@ -236,17 +243,23 @@ def test_other_users_get_no_answer(tmp_path: Path) -> None:
 
     for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
         folder.chmod(0o755)
-    with running(HANGING, tmp_path) as (launcher, _):
+    with running(HANGING, tmp_path, said=said) as (launcher, _):
         path = tmp_path / "horovod" / f"{launcher}.sock"
         outside = asked(path, stranger)
         assert outside.returncode != 0 and "PermissionError" in outside.stderr, outside
         path.parent.chmod(0o755)
         path.chmod(0o777)
-        answer = asked(path, stranger)
-        assert (answer.returncode, answer.stdout) == (0, "0\n"), answer
+        for _ in range(3):
+            answer = asked(path, stranger)
+            assert (answer.returncode, answer.stdout) == (0, "0\n"), answer
         owner = asked(path, 0)
         assert owner.returncode == 0 and int(owner.stdout) > 100, owner
         path.parent.chmod(0o700)
+    reports = [line for line in said[0].splitlines() if "hvd-debug: " in line]
+    assert len(reports) == 2, said
+    failure = "came from another user and could do nothing;"
+    assert f"1 connection {failure} from user {stranger}: " in reports[0], reports
+    assert f"2 connections {failure} the last one from user {stranger}: " in reports[1], reports
 
 
 def test_only_the_very_first_word_is_the_command(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,3 +184,33 @@ def test_options_are_checked(options: dict[str, object], error: type[Exception])
 def test_the_old_name_of_num_proc() -> None:
     with pytest.warns(DeprecationWarning, match="num_proc"):
         assert horovod.run(lambda: 1, np=2) == [1, 1]
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="`apt-get install openmpi-bin`")
+def test_mpirun_starts_the_ranks_of_a_function() -> None:
+    def ranks_and_sum(offset: int) -> tuple[int, int, float, bool]:
+        import horovod.numpy as hvd
+
+        hvd.init()
+        total = hvd.allreduce(float(hvd.rank() + offset), op=hvd.Sum)
+        names = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+        return hvd.rank(), hvd.size(), float(total), any(name in os.environ for name in names)
+
+    found = horovod.run(ranks_and_sum, (10,), num_proc=2, use_mpi=True)
+    assert found == [(0, 2, 21.0, True), (1, 2, 21.0, True)]
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="`apt-get install openmpi-bin`")
+def test_the_exception_of_a_rank_below_mpirun_is_raised() -> None:
+    def fails() -> None:
+        raise KeyError("the reason")
+
+    with pytest.raises(RuntimeError, match=r"failed first:\n(.|\n)*KeyError: 'the reason'"):
+        horovod.run(fails, num_proc=2, use_mpi=True)
+
+
+def test_mpirun_starts_functions_on_this_host_only() -> None:
+    hosts = "localhost:1,far.invalid:1"
+    with pytest.raises(RuntimeError, match=r"`far\.invalid` is another one; leave out"):
+        horovod.run(lambda: 1, num_proc=2, hosts=hosts, use_mpi=True)
+    assert horovod.run(lambda: 1, num_proc=2) == [1, 1]

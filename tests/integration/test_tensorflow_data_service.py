@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -69,3 +70,6 @@ def test_data_service(
         assert all(everyones)
     assert workers.wait(60) == 0
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    addresses = json.loads(Path(file).read_text())["addresses"]
+    own = socket.gethostbyname(socket.gethostname())
+    assert {host for host, _ in addresses} == {own, "127.0.0.1"}, "the registry listens elsewhere"

@@ -28,13 +28,12 @@ def test_the_place() -> None:
 
 
 def test_what_is_built() -> None:
-    assert hvd.gloo_built()
+    assert hvd.gloo_built() and hvd.mpi_built()
     assert hvd.gloo_enabled()
     assert hvd.nccl_built() == 0
-    for absent in (hvd.mpi_built, hvd.mpi_enabled, hvd.cuda_built, hvd.ccl_built, hvd.rocm_built):
+    for absent in (hvd.mpi_enabled, hvd.cuda_built, hvd.ccl_built, hvd.rocm_built):
         assert absent() is False
-    with pytest.raises(ValueError, match="MPI"):
-        hvd.mpi_threads_supported()
+    assert hvd.mpi_threads_supported() is False
 
 
 def test_every_operation_returns_the_input() -> None:
@@ -81,8 +80,9 @@ def test_types_that_cannot_be_sent() -> None:
 
 
 def test_arguments_of_init() -> None:
-    with pytest.raises(ValueError, match="MPI"):
-        hvd.init(comm=[0])
+    for wrong in ("world", 5):
+        with pytest.raises(ValueError, match="a list of ranks or a communicator of mpi4py"):
+            hvd.init(comm=wrong)
     for wrong in ("static", 5, [5], ["dynamic"]):
         with pytest.raises(ValueError, match="process_sets"):
             hvd.init(process_sets=wrong)  # type: ignore[arg-type]

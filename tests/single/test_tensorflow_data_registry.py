@@ -1,20 +1,43 @@
-"""The registry of a data service, and those who come to its door without the key."""
+"""The registry of a data service, and those who come to its door without the key.
+
+Its modules need no TensorFlow, so they are imported without the packages above them, which do."""
 
 from __future__ import annotations
 
+import importlib
+import re
 import resource
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from unittest import mock
 
 import pytest
 
-pytest.importorskip("tensorflow")
-
-from horovod.tensorflow.data import registry
-from horovod.tensorflow.data.registry import ComputeClient, Registry, Server
+import horovod
 
 KEY = b"k" * 32
+
+
+def bare_package(name: str) -> ModuleType:
+    """A package of horovod without what its `__init__` does."""
+    package = ModuleType(name)
+    package.__path__ = [str(Path(horovod.__file__).parents[1].joinpath(*name.split(".")))]
+    return package
+
+
+def imported(*names: str) -> Iterator[ModuleType]:
+    packages = ("horovod.tensorflow", "horovod.tensorflow.data")
+    with mock.patch.dict(sys.modules, {name: bare_package(name) for name in packages}):
+        for name in names:
+            yield importlib.import_module(f"horovod.tensorflow.data.{name}")
+
+
+registry, refusals = imported("registry", "refusals")
+ComputeClient, Registry, Server = registry.ComputeClient, registry.Registry, registry.Server
 
 
 @pytest.fixture
@@ -91,6 +114,71 @@ def test_a_wrong_key_is_refused(server: Server) -> None:
     with pytest.raises(ConnectionError, match="cannot be reached"):
         client(server, b"x" * 32).shutdown()
     client(server).shutdown()
+
+
+class Clock:
+    """What `refusals` takes for the time."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_flood_is_one_line_a_minute_with_its_number(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(refusals, "time", clock)
+    count = refusals.Refusals("hvd-test")
+    count.refuse("192.0.2.7", "wrong")
+    first = "hvd-test: 1 connection did not prove the job's key and could do nothing; "
+    assert caplog.messages == [first + "from 192.0.2.7: wrong"]
+    clock.now += 59
+    for _ in range(1000):
+        count.refuse("192.0.2.8", "late")
+    assert len(caplog.messages) == 1
+    clock.now += 1
+    count.refuse("192.0.2.9", "last")
+    many = "hvd-test: 1001 connections did not prove the job's key and could do nothing; "
+    assert caplog.messages[1:] == [many + "the last one from 192.0.2.9: last"]
+    count.refuse("192.0.2.1", "the rest")
+    count.close()
+    count.close()
+    assert caplog.messages[2:] == [first + "from 192.0.2.1: the rest"]
+
+
+def test_the_wording_is_that_of_the_other_ports() -> None:
+    core = Path(__file__).parents[2] / "crates/hvd-rendezvous/src/accept/refusals.rs"
+    text = re.sub(r"\\\n *", "", core.read_text())
+    ours = Path(refusals.__file__).read_text()
+    for words in ("did not prove the job's key", " and could do nothing; ", "the last one "):
+        assert words in text and words in ours
+    assert "Duration::from_secs(60)" in text and refusals.INTERVAL_SECONDS == 60
+
+
+def test_refused_connections_are_counted_with_their_address(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "HANDSHAKE_SECONDS", 0.2)
+    server = Server(Registry(1, 1), KEY)
+    with pytest.raises(ConnectionError):
+        client(server, b"x" * 32).shutdown()
+    with silent(server) as browser, silent(server) as mute:
+        browser.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert is_hung_up(browser) and is_hung_up(mute)
+    with silent(server):
+        pass  # As a port scan does; it is no attempt.
+    client(server).register_dispatcher(0, "grpc://here:1")
+    for thread in threading.enumerate():
+        if thread.name == "hvd-data-answer":
+            thread.join(10)
+    server.close()
+    first, rest = caplog.messages
+    assert first.startswith("hvd-data-service: 1 connection did not prove the job's key"), first
+    assert "from 127.0.0.1: digest" in first, first
+    assert rest.startswith("hvd-data-service: 2 connections did not prove the job's key"), rest
+    assert "the last one from 127.0.0.1: it did not prove the key in time" in rest, rest
 
 
 def test_running_out_of_files_closes_no_door(

@@ -36,7 +36,7 @@ def test_options_beat_the_file_and_the_file_beats_the_environment(run, write) ->
         ("params:\n  cache_size: 5\n", "unknown key `params.cache_size`; `params` has"),
         ("parameters:\n  cache_capacity: 5\n", "unknown key `parameters`"),
         ("params:\n  fusion_threshold_mb: -1\n", "`params.fusion_threshold_mb: -1` is invalid"),
-        ("controller: mpi\n", "is not supported by this build"),
+        ("controller: smoke\n", "give `gloo` or `mpi`"),
         ("params: [\n", "config.yaml"),
     ],
 )

@@ -21,6 +21,8 @@ pub(crate) struct HostOfRank {
     pub(crate) node: Option<String>,
     /// How many ranks its launcher says are there.
     pub(crate) local_size: Option<u32>,
+    /// The number of its process there.
+    pub(crate) process: u32,
 }
 
 /// By rank, the name of its host.
@@ -111,6 +113,7 @@ mod tests {
             hostname: hostname.to_owned(),
             node: node.map(str::to_owned),
             local_size: None,
+            process: 1,
         }
     }
 

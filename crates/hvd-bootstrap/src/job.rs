@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use hvd_config::{BootstrapConfig, Environment, KeySource, name};
+use hvd_launch::debug::{DebugThread, JobRank};
 use hvd_rendezvous::{Client, JobKey, Server};
 use hvd_types::{Placement, Rank};
 
@@ -18,10 +19,11 @@ use crate::store::{self, JobStore, Reach};
 use crate::{Error, Result, hidden, subset};
 
 /// A job that this process belongs to, for as long as the process lives: it may join and leave again
-/// and again. Rank 0 serves the store meanwhile.
+/// and again. Rank 0 serves the store meanwhile, and answers `horovodrun debug`.
 pub struct FoundJob {
     variables: Vec<(&'static str, String)>,
     facility: Option<Box<dyn Facility>>,
+    debug: Option<DebugThread>,
     _server: Option<Server>,
 }
 
@@ -33,6 +35,28 @@ impl fmt::Debug for FoundJob {
 }
 
 impl FoundJob {
+    /// `server` is the store, in rank 0.
+    fn new(
+        met: MetRanks,
+        facility: Option<Box<dyn Facility>>,
+        server: Option<Server>,
+        config: &BootstrapConfig,
+    ) -> Self {
+        let MetRanks { variables, ranks } = met;
+        let debug = server.as_ref().map(|server| {
+            let directory = config.runtime_directory.as_ref();
+            let directory = directory.map(|path| ("XDG_RUNTIME_DIR".into(), path.into()));
+            let environment: Vec<_> = directory.into_iter().collect();
+            DebugThread::start(&environment, ranks, server.store())
+        });
+        Self {
+            variables,
+            facility,
+            debug,
+            _server: server,
+        }
+    }
+
     /// What `horovodrun` would have set. Not for the environment of a process: the key is among it.
     pub fn variables(&self) -> &[(&'static str, String)] {
         &self.variables
@@ -40,6 +64,7 @@ impl FoundJob {
 
     /// Takes leave of the launcher; this process is about to exit.
     pub fn finish(&mut self) {
+        self.debug = None;
         if let Some(facility) = &mut self.facility {
             facility.finish();
         }
@@ -78,6 +103,7 @@ fn alone() -> FoundJob {
     FoundJob {
         variables: placement_variables(&Placement::alone()),
         facility: None,
+        debug: None,
         _server: None,
     }
 }
@@ -118,11 +144,9 @@ fn by_facility(
         "rank {rank} of {size} found the others by {}",
         facility.name()
     );
-    Ok(Some(FoundJob {
-        variables: met,
-        facility: Some(facility),
-        _server: store.map(|store| store.server),
-    }))
+    let server = store.map(|store| store.server);
+    let job = FoundJob::new(met, Some(facility), server, config);
+    Ok(Some(job))
 }
 
 /// Where rank 0 listens, if that is given together with a key.
@@ -201,11 +225,11 @@ fn by_address(
         end,
     }
     .meet(&mut client)?;
-    Ok(FoundJob {
+    let met = MetRanks {
         variables: variables(&met, address, port, &place.key),
-        facility: None,
-        _server: server,
-    })
+        ranks: met.ranks,
+    };
+    Ok(FoundJob::new(met, None, server, config))
 }
 
 /// The job of some of the ranks that a launcher has started, in the order of `ranks`; the others need
@@ -240,13 +264,10 @@ pub fn find_subset(environment: &Environment, ranks: &[u32]) -> Result<FoundJob>
     let announced = store.as_ref().map(|store| store.announcement.encode());
     let shared = facility.share(announced.as_deref(), end);
     let text = shared.map_err(|reason| facility::failure(own, &facility.name(), reason))?;
-    let variables = meet(&detected, size, &config, &Announcement::decode(&text)?, end)?;
+    let met = meet(&detected, size, &config, &Announcement::decode(&text)?, end)?;
     facility.shared();
-    Ok(FoundJob {
-        variables,
-        facility: None,
-        _server: store.map(|store| store.server),
-    })
+    let server = store.map(|store| store.server);
+    Ok(FoundJob::new(met, None, server, &config))
 }
 
 /// Starts the store of a job whose ranks pass the announcement on themselves, and returns both.
@@ -283,15 +304,20 @@ pub fn join(
     };
     let end = Instant::now() + config.timeout;
     let announcement = Announcement::decode(text)?;
-    Ok(FoundJob {
-        variables: meet(&detected, size, &config, &announcement, end)?,
-        facility: None,
-        _server: announced.map(|announced| announced.0.server),
-    })
+    let met = meet(&detected, size, &config, &announcement, end)?;
+    let server = announced.map(|announced| announced.0.server);
+    Ok(FoundJob::new(met, None, server, &config))
 }
 
 fn is_first(rank: Rank) -> bool {
     rank == Rank::COORDINATOR
+}
+
+/// What came of the meeting.
+struct MetRanks {
+    variables: Vec<(&'static str, String)>,
+    /// The processes of all ranks.
+    ranks: Vec<JobRank>,
 }
 
 /// Meets the other ranks in the store that was announced.
@@ -301,7 +327,7 @@ fn meet(
     config: &BootstrapConfig,
     announcement: &Announcement,
     end: Instant,
-) -> Result<Vec<(&'static str, String)>> {
+) -> Result<MetRanks> {
     let who = (detected.rank(), &*this_host());
     let (mut client, address): (Client, _) = store::connect(announcement, who, end)?;
     let key = &announcement.key;
@@ -313,12 +339,10 @@ fn meet(
         end,
     }
     .meet(&mut client)?;
-    Ok(variables(
-        &met,
-        &address.to_string(),
-        announcement.port,
-        key,
-    ))
+    Ok(MetRanks {
+        variables: variables(&met, &address.to_string(), announcement.port, key),
+        ranks: met.ranks,
+    })
 }
 
 fn variables(

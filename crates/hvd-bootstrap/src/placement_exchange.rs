@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use hvd_config::BootstrapConfig;
+use hvd_launch::debug::JobRank;
 use hvd_launch::hosts::{
     AddressRules, HostAddresses, PeerPort, Probe, choose, own_addresses, probe_peers,
 };
@@ -26,6 +27,8 @@ pub(crate) struct AgreedPlacement {
     pub(crate) placement: Placement,
     /// As `HOROVOD_HOST_ADDRESSES` has it; none if there is one host only.
     pub(crate) routes: Option<String>,
+    /// The processes of all ranks.
+    pub(crate) ranks: Vec<JobRank>,
 }
 
 /// One host's addresses, from its first rank.
@@ -62,7 +65,17 @@ impl PlacementExchange<'_> {
         } else {
             Some(self.find_routes(store, &placement, &topology)?)
         };
-        Ok(AgreedPlacement { placement, routes })
+        let processes = locations.iter().map(|location| location.process);
+        let rank = |(process, host)| JobRank {
+            pid: i32::try_from(process).unwrap_or_default(),
+            host,
+        };
+        let ranks = processes.zip(names).map(rank).collect();
+        Ok(AgreedPlacement {
+            placement,
+            routes,
+            ranks,
+        })
     }
 
     fn location(&self) -> HostOfRank {
@@ -71,6 +84,7 @@ impl PlacementExchange<'_> {
             hostname: this_host(),
             node: self.detected.node.clone(),
             local_size: self.detected.local_size,
+            process: std::process::id(),
         }
     }
 

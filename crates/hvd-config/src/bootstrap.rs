@@ -30,6 +30,8 @@ pub struct BootstrapConfig {
     pub directory: Option<PathBuf>,
     /// The user's home directory.
     pub home: Option<PathBuf>,
+    /// Where the user's running programs keep their sockets, if there is such a directory.
+    pub runtime_directory: Option<PathBuf>,
     /// Where rank 0 is to listen, if the user says so.
     pub address: Option<String>,
     /// The port to it.
@@ -61,6 +63,7 @@ impl BootstrapConfig {
             },
             directory: environment.path(name::BOOTSTRAP_DIR),
             home: environment.path("HOME"),
+            runtime_directory: environment.path("XDG_RUNTIME_DIR"),
             address: environment.text(name::BOOTSTRAP_ADDR).map(str::to_owned),
             port: environment.optional(name::BOOTSTRAP_PORT)?,
             key: key_source(environment),

@@ -16,7 +16,7 @@
 //! | `mpirun/` | in place of a driver: composes and runs `mpirun` or `jsrun`, which start the ranks | where `horovodrun` was started |
 //! | `driver/` | driver: owns the job, and the ranks of its own host | where `horovodrun` was started |
 //! | `dry_run.rs` | the one the user started, with `--dry-run` | where `horovodrun` was started |
-//! | `debug/` | `responder.rs` in the driver, `client.rs` in `horovodrun debug` | the driver's |
+//! | `debug/` | `responder.rs` in the driver, or in rank 0 of a job without one; `client.rs` in `horovodrun debug` | the driver's, or rank 0's |
 //! | `output/` | driver; an agent only reads pipes | the driver's; every host |
 //! | `protocol/`, `link/` | both ends: driver and agent | every host |
 //! | `spec.rs` | all: the job as plain data | any |

@@ -1,5 +1,5 @@
-//! The driver's side: listens at the job's socket and answers clients that may ask. A job that
-//! cannot listen runs without.
+//! The side of the driver, or of rank 0 in a job without one: listens at the job's socket and answers
+//! clients that may ask. A job that cannot listen runs without.
 //!
 //! ```text
 //! caller   'd' or 'a'
@@ -82,18 +82,39 @@ struct JobResponder {
     refusals: Refusals,
 }
 
+/// A job that can be asked.
+#[derive(Debug)]
+pub(super) struct AskedJob {
+    /// The process that stands for the job.
+    pub(super) supervisor: i32,
+    pub(super) command: String,
+    /// Where the socket may be, the preferred place first.
+    pub(super) directories: Vec<PathBuf>,
+    pub(super) roster: Roster,
+    pub(super) store: MemoryStore,
+}
+
 impl DebugEndpoint {
     /// Listens from now on. Must be called by the driver, whose parent is the supervisor.
     pub(crate) fn open(spec: &JobSpec, roster: Roster, store: MemoryStore) -> Option<Self> {
-        let supervisor = getppid()?.as_raw_pid();
-        let directories = socket_dir::directories(&spec.inherited);
-        let (listener, path) = open_first(&directories, supervisor)?;
-        let responder = Arc::new(JobResponder {
-            supervisor,
+        Self::listen(AskedJob {
+            supervisor: getppid()?.as_raw_pid(),
             command: spec.command.join(" "),
-            began: Instant::now(),
+            directories: socket_dir::directories(&spec.inherited),
             roster,
             store,
+        })
+    }
+
+    /// Listens from now on, on the caller's runtime.
+    pub(super) fn listen(job: AskedJob) -> Option<Self> {
+        let (listener, path) = open_first(&job.directories, job.supervisor)?;
+        let responder = Arc::new(JobResponder {
+            supervisor: job.supervisor,
+            command: job.command,
+            began: Instant::now(),
+            roster: job.roster,
+            store: job.store,
             last_question: AtomicU64::new(0),
             refusals: Refusals::new("hvd-debug", Proof::User),
         });

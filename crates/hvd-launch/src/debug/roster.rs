@@ -45,6 +45,15 @@ struct RosterEntry {
 }
 
 impl Roster {
+    /// Ranks that were all started by another launcher, which alone learns of their ends.
+    pub(super) fn of(ranks: Vec<JobRank>) -> Self {
+        let entry = |member| RosterEntry {
+            member,
+            ended: false,
+        };
+        Self(Arc::new(Mutex::new(ranks.into_iter().map(entry).collect())))
+    }
+
     /// A rank was started; in the order of ranks.
     pub(crate) fn started(&self, placement: &Placement, pid: i32) {
         self.lock().push(RosterEntry {

@@ -36,6 +36,9 @@ ENDLESS = (
 )
 
 
+_started: list[subprocess.Popen[str]] = []
+
+
 def horovodrun(engine: Engine, image: str, *arguments: str, **options) -> subprocess.Popen[str]:
     """Starts a job whose ranks are in containers of the engine."""
     inside = []
@@ -44,7 +47,7 @@ def horovodrun(engine: Engine, image: str, *arguments: str, **options) -> subpro
     runtime = ("--container", image, "--container-runtime", "docker")
     # Tests that a script has started in the background ignore Ctrl-C, and so would the job.
     attentive = ("env", "--default-signal=INT")
-    return subprocess.Popen(
+    job = subprocess.Popen(
         [*inside, *attentive, HOROVODRUN, *runtime, *arguments],
         env={**engine.environment, "MY_SETTING": "passed", **options.pop("env", {})},
         stdin=subprocess.DEVNULL,
@@ -53,6 +56,8 @@ def horovodrun(engine: Engine, image: str, *arguments: str, **options) -> subpro
         text=True,
         **options,
     )
+    _started.append(job)
+    return job
 
 
 def containers(engine: Engine) -> list[str]:
@@ -61,12 +66,21 @@ def containers(engine: Engine) -> list[str]:
 
 @pytest.fixture
 def none_left(engine: Engine) -> Iterator[None]:
-    """No container of a rank is left after the test, whatever ended its job."""
+    """No container of a rank is left after the test, whatever ended its job, and no job either."""
     yield
+    while _started:
+        _end(_started.pop())
     end = time.monotonic() + LEFT
     while left := containers(engine):
         assert time.monotonic() < end, f"still there: {left}"
         time.sleep(0.1)
+
+
+def _end(job: subprocess.Popen[str]) -> None:
+    """Kills what a failed test has left, which would slow down those after it."""
+    if job.poll() is None:
+        job.kill()
+        job.communicate(timeout=LEFT)
 
 
 def test_ranks_in_containers(engine: Engine, image: str, tmp_path: Path, none_left: None) -> None:

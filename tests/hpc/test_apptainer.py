@@ -16,24 +16,51 @@ from start import finished, mpirun, srun
 
 TREE = Path(__file__).parents[2]
 TRAIN = "examples/numpy/digits.py --epochs 3 --every-rank"
+KERAS = "examples/keras/keras_mnist_advanced.py --epochs 2 --generated-images 2000 --verbose 0"
+TENSORFLOW = TREE / ".venv-tensorflow/bin/python"
 TWO_HOSTS = {"f1": 2, "f2": 2}
 LOSS = re.compile(r"rank (\d+) of (\d+) on (\w+): test loss (\S+)")
+KERAS_LOSS = re.compile(r"test loss (\S+)")
+
+
+def recipe(hosts: Cluster, slots: int, *inside: str, seconds: float) -> str:
+    """What `mpirun` prints with ranks in containers of all four hosts."""
+    where = ",".join(f"{host.name}:{slots}" for host in hosts)
+    launcher = LAUNCHERS["openmpi-4"]
+    places = ["-np", str(4 * slots), "-H", where, "-x", "NCCL_DEBUG=INFO"]
+    command = [launcher.program, *places, *inside]
+    done = hosts["f1"].run(command, env=launcher.environment, timeout=seconds, cwd=str(TREE))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("slots", [1, 2])
 def test_recipe_on_four_hosts(hosts: Cluster, apptainer: Apptainer, slots: int) -> None:
     """The recipe of clusters: every rank ends with the same model, so with the same loss."""
-    on = {host.name: slots for host in hosts}
-    where = ",".join(f"{host}:{count}" for host, count in on.items())
-    launcher = LAUNCHERS["openmpi-4"]
-    places = f"-np {4 * slots} -H {where} -x NCCL_DEBUG=INFO"
-    command = f"{launcher.program} {places} singularity exec {apptainer.image} python {TRAIN}"
-    done = hosts["f1"].run(command, env=launcher.environment, timeout=90, cwd=str(TREE))
-    assert done.returncode == 0, done.stderr
-    found = LOSS.findall(done.stdout)
-    assert sorted(int(rank) for rank, *_ in found) == list(range(4 * slots)), done.stdout
-    assert {host for _, _, host, _ in found} == set(on)
-    assert len({loss for *_, loss in found}) == 1, done.stdout
+    inside = apptainer.exec("python", *TRAIN.split())
+    printed = recipe(hosts, slots, *inside, seconds=90)
+    found = LOSS.findall(printed)
+    assert sorted(int(rank) for rank, *_ in found) == list(range(4 * slots)), printed
+    assert {host for _, _, host, _ in found} == {host.name for host in hosts}
+    assert len({loss for *_, loss in found}) == 1, printed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("slots", [1, 2])
+def test_recipe_with_keras(
+    hosts: Cluster, apptainer: Apptainer, slots: int, tmp_path: Path
+) -> None:
+    """The same with TensorFlow, which is this tree's: as a package it would double the image."""
+    if not TENSORFLOW.exists():
+        pytest.skip(f"{TENSORFLOW} is not there; `make test` installs it")
+    python = TENSORFLOW.resolve().parents[1]
+    binds = f"{python},{TREE},{tmp_path}"
+    options = ("--bind", binds, "--env", f"LD_LIBRARY_PATH={python}/lib")
+    train = (*KERAS.split(), "--checkpoint-dir", str(tmp_path))
+    inside = apptainer.exec(str(TENSORFLOW), *train, options=options)
+    losses = KERAS_LOSS.findall(recipe(hosts, slots, *inside, seconds=900))
+    assert len(losses) == 4 * slots and len(set(losses)) == 1, losses
 
 
 def test_every_mpirun(hosts: Cluster, apptainer: Apptainer, launcher: Launcher) -> None:

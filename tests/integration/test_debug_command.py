@@ -39,6 +39,19 @@ hvd.barrier()
 """
 SLEEP_LINE = HANGING.splitlines().index("    time.sleep(60)") + 1
 
+# Stacks that change all the time, between Python and C code.
+BUSY = """
+import os
+import numpy as np
+import horovod.numpy as hvd
+
+hvd.init()
+array = np.ones(1000, np.float32)
+print(f"ready {hvd.rank()} {os.getpid()}", flush=True)
+while True:
+    hvd.allreduce_(array, name="x", op=hvd.Average)
+"""
+
 WITHOUT_INIT = """
 import os, time
 import horovod.numpy as hvd
@@ -140,6 +153,16 @@ def test_a_job_that_hangs_at_a_barrier(tmp_path: Path) -> None:
         assert told["ranks"][1]["python"]["function"] == "load_batch"
         assert (tmp_path / "horovod" / f"{launcher}.sock").is_socket()
     assert list((tmp_path / "horovod").iterdir()) == [], "the socket went with the job"
+
+
+def test_busy_ranks_survive_many_questions(tmp_path: Path) -> None:
+    with running(BUSY, tmp_path) as (pid, ranks):
+        for _ in range(30):
+            for rank in document(tmp_path, pid)["ranks"]:
+                functions = [frame["function"] for frame in rank["threads"][0]["frames"]]
+                assert functions[-1] == "<module>", functions
+        for process in ranks.values():
+            os.kill(process, 0)
 
 
 def test_ranks_that_have_not_called_init_are_told(tmp_path: Path) -> None:

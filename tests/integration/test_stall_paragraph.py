@@ -76,13 +76,16 @@ def paragraph(job: subprocess.CompletedProcess[str]) -> str:
     return found[0]
 
 
+# No other thread of this Python runs meanwhile.
+HOLD_GIL = "ctypes.PyDLL(None).sleep(3)"
+
+
 @pytest.mark.parametrize(
     "work",
     [
         "time.sleep(3)",
         "end = time.monotonic() + 3\n    while time.monotonic() < end: pass",
-        # The GIL stays held: no other thread of this Python runs meanwhile.
-        "ctypes.PyDLL(None).sleep(3)",
+        HOLD_GIL,
     ],
     ids=["sleeping", "busy", "holding the GIL"],
 )
@@ -126,16 +129,16 @@ def test_a_suspended_rank_did_not_answer() -> None:
         (
             "[signal.signal(number, lambda *_: print('disturbed', flush=True)) "
             "for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1)]",
-            "time.sleep(3)",
+            HOLD_GIL,
             "is not registered",
         ),
         (
             "",
             "[signal.signal(number, lambda *_: print('disturbed', flush=True)) "
-            "for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1)]; time.sleep(3)",
+            f"for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1)]; {HOLD_GIL}",
             "the program uses the signal",
         ),
-        ("", "close_files(); time.sleep(3)", "has closed the file"),
+        ("", f"close_files(); {HOLD_GIL}", "has closed the file"),
     ],
     ids=["no signal left", "signal taken later", "file closed"],
 )

@@ -372,7 +372,7 @@ impl WorkerSession {
 /// the parent's death while the child lives.
 #[pyfunction]
 pub(crate) fn after_fork_in_child(py: Python<'_>) {
-    stack::unregister(py);
+    stack::after_fork_in_child(py);
     bootstrap::after_fork_in_child();
     let session = SESSION
         .write()

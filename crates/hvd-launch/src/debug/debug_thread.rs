@@ -3,7 +3,9 @@
 
 use std::{
     ffi::OsString,
+    sync::mpsc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use hvd_rendezvous::MemoryStore;
@@ -17,6 +19,9 @@ use super::{
     roster::Roster,
     socket_dir,
 };
+
+/// How long a start may be held up, so that whoever sees the job can ask it.
+const LISTENING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The responder of a job without a driver.
 #[derive(Debug)]
@@ -42,9 +47,12 @@ impl DebugThread {
             store,
         };
         let (stop, stopped) = oneshot::channel();
+        let (opening, opened) = mpsc::channel();
         let started = thread::Builder::new()
             .name("hvd-debug".to_owned())
-            .spawn(move || answer(job, stopped));
+            .spawn(move || answer(job, opening, stopped));
+        // Ends when the sender is dropped; nothing is sent.
+        let _ = opened.recv_timeout(LISTENING_TIMEOUT);
         let warn = |error| tracing::warn!("`horovodrun debug` will not find this job: {error}");
         Self {
             stop: Some(stop),
@@ -63,7 +71,8 @@ impl Drop for DebugThread {
     }
 }
 
-fn answer(job: AskedJob, stopped: oneshot::Receiver<()>) {
+/// Answers until `stopped`; drops `opening` when it listens, or cannot.
+fn answer(job: AskedJob, opening: mpsc::Sender<()>, stopped: oneshot::Receiver<()>) {
     let runtime = runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -77,6 +86,7 @@ fn answer(job: AskedJob, stopped: oneshot::Receiver<()>) {
     };
     runtime.block_on(async move {
         let _endpoint = DebugEndpoint::listen(job);
+        drop(opening);
         // Ends when the sender is dropped.
         let _ = stopped.await;
     });

@@ -91,15 +91,13 @@ impl StackReader {
     }
 
     fn read(&mut self) -> Result<Vec<ThreadStack>, &'static str> {
-        let dump = match self.interpreter.read() {
-            Some(dump) => dump,
+        let dump = if let Some(dump) = self.interpreter.read() {
+            dump
+        } else {
             // `STACK-0`
-            None => {
-                let dumper = self.without_gil.as_mut();
-                dumper
-                    .ok_or("Python's faulthandler is not registered")?
-                    .read()?
-            }
+            let dumper = self.without_gil.as_mut();
+            let dumper = dumper.ok_or("Python's faulthandler is not registered")?;
+            dumper.read()?
         };
         let threads = self.code.parse(&dump);
         if threads.is_empty() {

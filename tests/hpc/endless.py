@@ -18,6 +18,15 @@ import horovod.numpy as hvd
 from horovod.common.exceptions import HorovodInternalError
 
 folder = Path(sys.argv[1])
+
+
+def report(name: str, text: str) -> None:
+    """The file appears whole or not at all: the launcher may end this process at any moment."""
+    new = folder / f"new.{name}"
+    new.write_text(text)
+    new.rename(folder / name)
+
+
 hvd.init()
 rank = hvd.rank()
 array = np.ones(1000, np.float32)
@@ -25,10 +34,8 @@ for step in range(10**9):
     try:
         hvd.allreduce_(array, name="x", op=hvd.Average)
     except HorovodInternalError as error:
-        (folder / f"error.{rank}").write_text(str(error))
+        report(f"error.{rank}", str(error))
         print(f"rank {rank}: {error}", file=sys.stderr, flush=True)
         sys.exit(3)
     if step == 3:
-        new = folder / f"new.{rank}"
-        new.write_text(f"{os.getpid()} {socket.gethostname()}")
-        new.rename(folder / f"ready.{rank}")
+        report(f"ready.{rank}", f"{os.getpid()} {socket.gethostname()}")

@@ -46,6 +46,7 @@ mod timeline;
 
 mod error;
 mod handle;
+mod worker;
 
 pub use affinity::{Core, UnusableCore};
 pub use autotune::{AutotuneOptions, Choice, Dimension};
@@ -62,3 +63,4 @@ pub use recorder::FlightLog;
 pub use stall::StallOptions;
 pub use submit::{ArgumentError, LONGEST_NAME, Submission, Unsupported};
 pub use tensor::{Buffer, TensorSource, TensorTarget};
+pub use worker::{FindWorker, Worker, current_worker, set_find_worker};

@@ -27,6 +27,7 @@ mod session;
 mod stack;
 mod tensor;
 mod tensorflow;
+mod worker;
 
 /// The extension module.
 #[pyo3::pymodule]
@@ -68,7 +69,8 @@ mod _core {
     use super::tensorflow::tensorflow_register;
 
     #[pymodule_init]
-    fn constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn prepare(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        hvd_engine::set_find_worker(super::worker::find);
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         let dtypes = PyDict::new(module.py());
         for dtype in DType::ALL {

@@ -12,15 +12,12 @@ mod dtype;
 mod error;
 mod ffi;
 mod kernels;
-mod worker;
 
 pub use error::Error;
-pub use worker::{Current, Worker};
 
 /// Makes the ops known to the TensorFlow that this process has loaded; does nothing the second
-/// time. `current` finds the engine for each call of an op.
-pub fn register(current: Current) -> error::Result<()> {
-    worker::set(current);
+/// time.
+pub fn register() -> error::Result<()> {
     kernels::register_all()
 }
 

@@ -1,12 +1,12 @@
 //! Ops that return ranks and sizes of this process at the time they run: an elastic job may have
 //! changed since the graph was made.
 
+use hvd_engine::{Worker, current_worker};
 use hvd_types::{ProcessSetId, Shape};
 
 use super::options::process_set;
 use crate::error::{Error, Result};
 use crate::ffi::{Attributes, Definition, Kernel, KernelCall, ShapeRule};
-use crate::worker::{self, Worker};
 
 /// An op without inputs that gives one number.
 macro_rules! fact {
@@ -108,7 +108,9 @@ fn members(worker: &dyn Worker, id: ProcessSetId) -> Result<std::sync::Arc<[hvd_
 }
 
 fn reply(call: &KernelCall, answer: impl FnOnce(&dyn Worker) -> Result<u32>) {
-    let number = worker::current().and_then(|worker| answer(&*worker));
+    let number = current_worker()
+        .map_err(Error::from)
+        .and_then(|worker| answer(&*worker));
     let result = number.and_then(|number| {
         let number = i32::try_from(number).unwrap_or(i32::MAX);
         call.set_numbers(0, &Shape::default(), &[number])

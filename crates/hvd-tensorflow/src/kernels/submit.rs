@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use hvd_engine::{OperationOutput, Submission};
+use hvd_engine::{OperationOutput, Submission, current_worker};
 
 use crate::error::{Error, Result};
 use crate::ffi::{InputTensor, KernelCall};
-use crate::worker;
 
 /// Submits what `prepare` makes of the call, and finishes the call with what `conclude` makes of
 /// the result.
@@ -15,7 +14,9 @@ pub(super) fn run(
     prepare: impl FnOnce(&KernelCall) -> Result<Submission>,
     conclude: impl FnOnce(&KernelCall, OperationOutput) -> Result<()> + Send + 'static,
 ) {
-    let prepared = worker::current().and_then(|worker| Ok((prepare(&call)?, worker)));
+    let prepared = current_worker()
+        .map_err(Error::from)
+        .and_then(|worker| Ok((prepare(&call)?, worker)));
     match prepared {
         Err(error) => call.finish(Err(error)),
         Ok((submission, worker)) => {
@@ -38,7 +39,7 @@ pub(super) fn run_group(
     + Send
     + 'static,
 ) {
-    let prepared = worker::current().and_then(|worker| {
+    let prepared = current_worker().map_err(Error::from).and_then(|worker| {
         let inputs = (0..call.count()?)
             .map(|index| call.input(index))
             .collect::<Result<Vec<_>>>()?;

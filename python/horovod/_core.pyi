@@ -257,6 +257,9 @@ def check_object(scope: str, rank: int, content: bytes, tag: bytes) -> None:
 def object_done(scope: str) -> None:
     """Says that the operation called `scope` is complete on this rank: its next use is another."""
 
+def jax_handler() -> int:
+    """The address of the function that compiled programs of JAX call."""
+
 def tensorflow_register() -> list[str]:
     """Registers the ops with the TensorFlow that this process has loaded; returns their names.
 

@@ -7,10 +7,11 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
-use crate::handle::{Completer, OperationOutput};
-use crate::queue::QueueEntry;
+use crate::handle::{Completer, Completion, Continuation, OperationOutput};
+use crate::queue::{BoxedEntry, QueueEntry};
 use crate::submit::Submission;
 use crate::{Error, Result};
 
@@ -18,15 +19,11 @@ impl Engine {
     /// Accepts an operation and calls `then` with its result.
     pub fn submit_with_callback(
         &self,
-        mut submission: Submission,
+        submission: Submission,
         then: impl FnOnce(Result<OperationOutput>) + Send + 'static,
     ) {
-        match self.request(&mut submission) {
-            Ok(request) => {
-                let completer = Completer::continuing(Box::new(then));
-                self.start_with_callback([QueueEntry::new(request, submission, completer)]);
-            }
-            Err(error) => then(Err(error)),
+        if let Some(entry) = self.entry(submission, Box::new(then)) {
+            self.start_with_callback([entry]);
         }
     }
 
@@ -39,8 +36,66 @@ impl Engine {
         submissions: Vec<Submission>,
         then: impl FnOnce(Result<Vec<OperationOutput>>) + Send + 'static,
     ) {
+        if let Some(entries) = self.group_entries(name, submissions, Box::new(then)) {
+            self.start_with_callback(entries);
+        }
+    }
+
+    /// As [`Engine::submit_group_with_callback`], for a caller that can do nothing before they have
+    /// ended: its thread runs the cycle, if no other thread does, for up to `limit`. A single
+    /// operation is no group, and gets the name itself.
+    pub fn work_with_callback(
+        &self,
+        name: &Arc<str>,
+        mut submissions: Vec<Submission>,
+        limit: Duration,
+        then: impl FnOnce(Result<Vec<OperationOutput>>) + Send + 'static,
+    ) {
+        let ended = Arc::new(Completion::default());
+        let mark = Arc::clone(&ended);
+        let then = move |result| {
+            then(result);
+            mark.complete(Ok(OperationOutput::default()));
+        };
+        let accepted = if submissions.len() == 1 {
+            submissions[0].name = Some(Arc::clone(name));
+            let then = |result: Result<OperationOutput>| then(result.map(|output| vec![output]));
+            let entry = submissions
+                .pop()
+                .and_then(|only| self.entry(only, Box::new(then)));
+            entry.map(|entry| self.start_quietly([entry]))
+        } else {
+            let entries = self.group_entries(name, submissions, Box::new(then));
+            entries.map(|entries| self.start_quietly(entries))
+        };
+        if accepted.is_some() {
+            self.work_on(&ended, Instant::now() + limit);
+        }
+    }
+
+    /// The entry of one operation; `None` if it was refused, which `then` has been told.
+    fn entry(&self, mut submission: Submission, then: Continuation) -> Option<BoxedEntry> {
+        match self.request(&mut submission) {
+            Ok(request) => {
+                let completer = Completer::continuing(then);
+                Some(QueueEntry::new(request, submission, completer))
+            }
+            Err(error) => {
+                then(Err(error));
+                None
+            }
+        }
+    }
+
+    /// The entries of a group; `None` if it was refused or is empty, which `then` has been told.
+    fn group_entries(
+        &self,
+        name: &Arc<str>,
+        submissions: Vec<Submission>,
+        then: Then,
+    ) -> Option<Vec<BoxedEntry>> {
         let count = submissions.len();
-        let group = Arc::new(CallbackGroup::new(count, Box::new(then)));
+        let group = Arc::new(CallbackGroup::new(count, then));
         let mut entries = Vec::with_capacity(count);
         for (index, mut submission) in submissions.into_iter().enumerate() {
             submission.enroll(name, index, count);
@@ -49,7 +104,7 @@ impl Engine {
                 Err(error) => {
                     // Before the entries so far are dropped, which completes the group as well.
                     group.refuse(error);
-                    return;
+                    return None;
                 }
             };
             let member = Arc::clone(&group);
@@ -60,9 +115,9 @@ impl Engine {
         }
         if entries.is_empty() {
             group.finish(Ok(Vec::new()));
-        } else {
-            self.start_with_callback(entries);
+            return None;
         }
+        Some(entries)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::handle::{
 use crate::negotiate::coordinator::JoinDivisor;
 use crate::observe::Observer;
 use crate::process_set::ProcessSets;
-use crate::queue::{Batch, BoxedEntry, Queue, QueueEntry, SetChangeEntry, WakeRequest};
+use crate::queue::{Batch, BoxedEntry, Queue, QueueEntry, SetChangeEntry, Waiter, WakeRequest};
 use crate::recorder::FlightLog;
 use crate::stall::StallOptions;
 use crate::submit::{Submission, check_name};
@@ -244,15 +244,22 @@ impl Engine {
     ) -> Option<Result<OperationOutput>> {
         if !completion.is_done() {
             let end = Instant::now() + limit;
-            let _waiter = self.queue.waiter();
-            let unseen = self.queue.has_unseen();
-            self.cycle_owner.run_until(completion, end, unseen);
-            if !completion.is_done() {
-                self.wake_if_needed(self.queue.call());
-            }
+            let _waiter = self.work_on(completion, end);
             return completion.wait(end.saturating_duration_since(Instant::now()));
         }
         completion.wait(limit)
+    }
+
+    /// Runs the cycle until an operation has ended or `end` has come, unless another thread does.
+    /// While the result lives, the queue knows that a caller waits.
+    pub(crate) fn work_on(&self, completion: &Completion, end: Instant) -> Waiter<'_> {
+        let waiter = self.queue.waiter();
+        let unseen = self.queue.has_unseen();
+        self.cycle_owner.run_until(completion, end, unseen);
+        if !completion.is_done() {
+            self.wake_if_needed(self.queue.call());
+        }
+        waiter
     }
 
     fn wake_if_needed(&self, request: WakeRequest) {
@@ -338,6 +345,12 @@ impl Engine {
         if let Ok(call) = self.queue.push_with_callback(entries) {
             self.wake_if_needed(call);
         }
+    }
+
+    /// Starts operations that are completed by callback and that the caller works on itself.
+    pub(crate) fn start_quietly(&self, entries: impl Batch) {
+        // Entries that were refused have been told.
+        drop(self.queue.push_quietly(entries));
     }
 
     fn start_all(&self, entries: impl Batch, handles: &[Handle]) -> Result<()> {

@@ -18,6 +18,7 @@ mod fork;
 mod groups;
 mod handles;
 mod in_place;
+mod jax;
 mod launcher;
 mod logging;
 mod mpi;
@@ -48,6 +49,8 @@ mod _core {
     use super::handles::{AllocatedOutput, poll, wait};
     #[pymodule_export]
     use super::in_place::InPlace;
+    #[pymodule_export]
+    use super::jax::jax_handler;
     #[pymodule_export]
     use super::launcher::{run_commandline, store_get, store_put};
     #[pymodule_export]

@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "hvd-engine",
         &["hvd-types", "hvd-wire", "hvd-transport", "hvd-collectives"],
     ),
+    ("hvd-jax", &["hvd-types", "hvd-engine"]),
     ("hvd-tensorflow", &["hvd-types", "hvd-engine"]),
     ("hvd-simulate", &["hvd-types", "hvd-wire", "hvd-engine"]),
     (
@@ -45,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hvd-transport",
             "hvd-mpi",
             "hvd-engine",
+            "hvd-jax",
             "hvd-tensorflow",
             "hvd-cli",
         ],

@@ -19,6 +19,7 @@ const UNSAFE: &[&str] = &[
     "crates/hvd-bootstrap/src/facility/pmix/ffi.rs",
     "crates/hvd-launch/src/process/os.rs",
     "crates/hvd-mpi/src/ffi",
+    "crates/hvd-jax/src/ffi",
     "crates/hvd-tensorflow/src/ffi",
     "crates/hvd-python/src/tensor.rs",
     "crates/hvd-python/src/fork.rs",

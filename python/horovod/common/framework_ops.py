@@ -11,3 +11,8 @@ def register_tensorflow() -> list[str]:
     Raises ImportError if it cannot be done with this TensorFlow.
     """
     return _core.tensorflow_register()
+
+
+def jax_handler() -> int:
+    """The address of the function that compiled programs of JAX call."""
+    return _core.jax_handler()

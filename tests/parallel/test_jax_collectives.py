@@ -1,4 +1,4 @@
-"""The collectives with JAX, at once and in compiled programs: values, types, shapes, trees, sets."""
+"""The collectives with JAX, at once and in compiled programs: values, types, trees, sets."""
 
 from __future__ import annotations
 
@@ -161,7 +161,9 @@ def test_many_calls_of_one_program_keep_their_order() -> None:
 def test_a_result_nobody_needs_on_this_rank() -> None:
     """Rank 0 alone uses it; the others take part all the same."""
     needs = hvd.rank() == 0
-    program = jax.jit(lambda it: (hvd.allreduce(it, op=hvd.Sum, name="needed by one"), it)[not needs])
+    program = jax.jit(
+        lambda it: (hvd.allreduce(it, op=hvd.Sum, name="needed by one"), it)[not needs]
+    )
     assert_same(program(mine((4,))), everyones((4,)).sum(axis=0) if needs else mine((4,)))
 
 

@@ -32,26 +32,26 @@ def test_ranks_that_do_not_agree(what: str) -> None:
     array = jnp.ones(3 if what == "shape" and first else 4)
     array = array.astype("int32" if what == "type" and first else "float32")
     op = hvd.Min if what == "op" and first else hvd.Sum
-    with pytest.raises(JaxRuntimeError, match="HorovodInternalError: .*do not agree on the"):
+    with pytest.raises(JaxRuntimeError, match=r"HorovodInternalError: .*do not agree on the"):
         jax.jit(lambda it: hvd.allreduce(it, op=op, name=what))(array)
 
 
 @pytest.mark.usefixtures("several_ranks")
 def test_different_numbers_of_rows_in_a_program() -> None:
-    with pytest.raises(JaxRuntimeError, match="different numbers of rows.*outside of jit"):
+    with pytest.raises(JaxRuntimeError, match=r"different numbers of rows.*outside of jit"):
         jax.jit(hvd.allgather)(jnp.ones((hvd.rank() + 1, 2)))
 
 
 def test_types_that_cannot_be_moved() -> None:
     with pytest.raises(ValueError, match="type not supported: complex64"):
         hvd.allreduce(jnp.ones(3, "complex64"))
-    with pytest.raises((ValueError, JaxRuntimeError), match="complex64|element type 15"):
+    with pytest.raises((ValueError, JaxRuntimeError), match=r"complex64|element type 15"):
         jax.jit(hvd.allreduce)(jnp.ones(3, "complex64"))
 
 
 def test_splits_in_a_program() -> None:
     splits = [1] * hvd.size()
-    with pytest.raises(ValueError, match="call it outside of jit, or without splits"):
+    with pytest.raises(ValueError, match=r"call it outside of jit, or without splits"):
         jax.jit(lambda it: hvd.alltoall(it, splits)[0])(jnp.ones(hvd.size()))
 
 
@@ -79,12 +79,12 @@ def test_a_donated_array() -> None:
     array = jnp.ones(3)
     assert_same(program(array), [float(hvd.size())] * 3)
     assert array.is_deleted()
-    with pytest.raises((RuntimeError, ValueError), match="deleted|donated"):
+    with pytest.raises((RuntimeError, ValueError), match=r"deleted|donated"):
         program(array)
 
 
 def test_an_unknown_root() -> None:
-    with pytest.raises(JaxRuntimeError, match="root rank 99 is not in"):
+    with pytest.raises(JaxRuntimeError, match=r"root rank 99 is not in"):
         jax.jit(lambda it: hvd.broadcast(it, 99))(jnp.ones(3))
 
 
@@ -94,7 +94,7 @@ def test_a_program_outlives_a_shutdown() -> None:
     hvd.barrier()
     hvd.shutdown()
     # The second run of a program is another path through JAX, which raises another exception.
-    with pytest.raises((JaxRuntimeError, ValueError), match="HorovodInternalError: .*hvd.init"):
+    with pytest.raises((JaxRuntimeError, ValueError), match=r"HorovodInternalError: .*hvd.init"):
         program(jnp.ones(2))
     hvd.init()
     assert_same(program(jnp.ones(2)), [float(hvd.size())] * 2)

@@ -1,4 +1,4 @@
-"""Collectives under `grad` and `vmap`: gradients as in the other frameworks, batches by dimension."""
+"""Collectives under `grad` and `vmap`: gradients as in the other frameworks, batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def test_allreduce(run: Run) -> None:
     for op, reduced in ((hvd.Sum, weights().sum()), (hvd.Average, weights().mean())):
         result = gradient(run, lambda it, op=op: hvd.allreduce(it, op=op), mine((3,)))
         assert_same(result, np.full(3, reduced), 1e-6)
-    scaled = gradient(run, lambda it: hvd.allreduce(it, op=hvd.Sum, prescale_factor=0.5), mine((3,)))
+    scaled = gradient(
+        run, lambda it: hvd.allreduce(it, op=hvd.Sum, prescale_factor=0.5), mine((3,))
+    )
     assert_same(scaled, np.full(3, weights().sum() * 0.5), 1e-6)
 
 

@@ -7,9 +7,7 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "jax":
         raise
-    raise ImportError(
-        "horovod.jax needs JAX, which is not installed: pip install jax"
-    ) from _error
+    raise ImportError("horovod.jax needs JAX, which is not installed: pip install jax") from _error
 
 from horovod.common.basics import (
     counters,
@@ -61,3 +59,53 @@ from horovod.jax.mpi_ops import (
     join,
     reducescatter,
 )
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "broadcast",
+    "ccl_built",
+    "counters",
+    "cross_rank",
+    "cross_ranks",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_ranks",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "reducescatter",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+]

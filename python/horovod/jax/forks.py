@@ -21,8 +21,8 @@ def check() -> None:
     """Raises RuntimeError in a process that was forked from a rank."""
     if _state["child of a rank"]:
         raise RuntimeError(
-            f"process {os.getpid()} was forked from a rank, where JAX cannot compute: its threads "
-            "have stayed behind. Use multiprocessing.get_context('spawn'), or fork before hvd.init()"
+            f"process {os.getpid()} was forked from a rank, and JAX cannot work here: its threads "
+            "have stayed behind. Start it with multiprocessing.get_context('spawn')"
         )
 
 

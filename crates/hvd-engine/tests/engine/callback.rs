@@ -8,7 +8,7 @@ use hvd_testkit::DEADLINE;
 use hvd_transport::testing::Wire;
 use hvd_types::{OpKind, ProcessSetId};
 
-use crate::jobs::{Job, floats, run, tensor};
+use crate::jobs::{Job, floats, pause, run, tensor};
 
 fn named(name: &str, values: &[f32]) -> Submission {
     Submission {
@@ -118,7 +118,7 @@ fn callers_that_give_up_working_are_still_told(wire: Wire) {
     run(wire, 2, |job| {
         for _ in 0..5 {
             if job.rank_number() > 0.0 {
-                std::thread::sleep(Duration::from_millis(20));
+                pause(Duration::from_millis(20));
             }
             let late = work(job, vec![named("", &[1.0])], Duration::from_millis(1));
             assert_eq!(floats(&ended(&late).unwrap()[0]), [2.0]);

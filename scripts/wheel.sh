@@ -7,7 +7,7 @@
 #     TARGET=aarch64-unknown-linux-gnu scripts/wheel.sh    # for another machine, after `rustup target add`
 source "$(dirname "$0")/environment.sh"
 
-packages=('maturin>=1.16,<2')
+packages=('maturin>=1.16,<2' zopflipy)
 options=(--release --strip --compression-level 9 ${TARGET:+--target "$TARGET"})
 if [ "$(uname -s)" = Linux ]; then
     packages+=('ziglang>=0.13,<1')
@@ -20,4 +20,5 @@ make_venv
 rm -rf dist
 # maturin finds zig by way of the first Python on the PATH.
 PATH=$BIN:$PATH "$BIN/maturin" build --quiet --out dist "${options[@]}"
+"$BIN/python" scripts/recompress_wheel.py dist/*.whl
 ls dist

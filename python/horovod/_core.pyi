@@ -262,3 +262,47 @@ def tensorflow_register() -> list[str]:
 
     Raises ImportError if TensorFlow is not loaded or lacks a function that is needed.
     """
+
+def mxnet_load(path: str) -> int:
+    """Looks up the functions of the MXNet library at `path`, which this process has loaded, and
+    returns its version, such as 10901.
+
+    Raises ImportError if it is not loaded or lacks a function that is needed.
+    """
+
+def mxnet_start(
+    kind: str,
+    name: object,
+    grouped: bool,
+    inputs: Sequence[int],
+    in_place: bool,
+    op: int,
+    prescale: float,
+    postscale: float,
+    root: int,
+    process_set: object,
+    priority: int,
+) -> list[int]:
+    """Pushes an allreduce or a broadcast to MXNet's engine and returns at once.
+
+    `inputs` are the handles of arrays that the caller keeps during the call. Returns handles of new
+    arrays, which the caller owns; none if the operation is in place. Errors of the operation are
+    raised by MXNet, where an array is waited for.
+    """
+
+def mxnet_run(
+    kind: str,
+    name: object,
+    grouped: bool,
+    inputs: Sequence[int],
+    op: int,
+    prescale: float,
+    postscale: float,
+    splits: Sequence[int],
+    process_set: object,
+    priority: int,
+) -> tuple[list[int], list[int]]:
+    """Pushes an allgather, an alltoall or a reducescatter to MXNet's engine and waits for it.
+
+    Returns handles of new arrays, which the caller owns, and the rows received from each rank.
+    """

@@ -21,6 +21,7 @@ mod in_place;
 mod launcher;
 mod logging;
 mod mpi;
+mod mxnet;
 mod objects;
 mod process_sets;
 mod session;
@@ -52,6 +53,8 @@ mod _core {
     use super::launcher::{run_commandline, store_get, store_put};
     #[pymodule_export]
     use super::mpi::{abort_mpi_if_failed, mpi_enabled, mpi_threads_supported};
+    #[pymodule_export]
+    use super::mxnet::{mxnet_load, mxnet_run, mxnet_start};
     #[pymodule_export]
     use super::objects::{check_object, object_done, sign_object};
     #[pymodule_export]

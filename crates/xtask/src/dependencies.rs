@@ -25,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["hvd-types", "hvd-wire", "hvd-transport", "hvd-collectives"],
     ),
     ("hvd-tensorflow", &["hvd-types", "hvd-engine"]),
+    ("hvd-mxnet", &["hvd-types", "hvd-engine"]),
     ("hvd-simulate", &["hvd-types", "hvd-wire", "hvd-engine"]),
     (
         "hvd-launch",
@@ -46,6 +47,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hvd-mpi",
             "hvd-engine",
             "hvd-tensorflow",
+            "hvd-mxnet",
             "hvd-cli",
         ],
     ),

@@ -20,6 +20,7 @@ const UNSAFE: &[&str] = &[
     "crates/hvd-launch/src/process/os.rs",
     "crates/hvd-mpi/src/ffi",
     "crates/hvd-tensorflow/src/ffi",
+    "crates/hvd-mxnet/src/ffi",
     "crates/hvd-python/src/tensor.rs",
     "crates/hvd-python/src/fork.rs",
     "crates/hvd-python/src/stack/os.rs",

@@ -11,3 +11,8 @@ def register_tensorflow() -> list[str]:
     Raises ImportError if it cannot be done with this TensorFlow.
     """
     return _core.tensorflow_register()
+
+
+mxnet_load = _core.mxnet_load
+mxnet_start = _core.mxnet_start
+mxnet_run = _core.mxnet_run

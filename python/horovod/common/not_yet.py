@@ -6,7 +6,6 @@ from __future__ import annotations
 
 INSTEAD = {
     "jax": "train with horovod.keras on KERAS_BACKEND=jax",
-    "mxnet": "use horovod.torch, horovod.tensorflow or horovod.keras",
     "ray": "start jobs with horovodrun or horovod.run()",
     "spark": "start jobs with horovodrun or horovod.run()",
 }

@@ -1,0 +1,154 @@
+//! Operations whose results have a length that only the ranks together know: allgather, alltoall
+//! and reducescatter. MXNet cannot make an array longer later, so arrays are made when the length is
+//! known, and the caller waits for them.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hvd_engine::{OperationOutput, Submission, TensorTarget};
+use hvd_types::{DType, OpKind, Shape};
+
+use crate::error::{Error, Result};
+use crate::ffi::{Access, Array, Push, push};
+use crate::operation::Operation;
+
+/// What such an operation gives back.
+#[derive(Debug)]
+pub struct Outputs {
+    /// Handles of new arrays, which the caller owns.
+    pub arrays: Vec<usize>,
+    /// Rows received from each rank, after an alltoall.
+    pub received_splits: Vec<u64>,
+}
+
+/// An operation that goes on, whether it is waited for or not.
+#[derive(Debug)]
+pub struct PendingRun(Receiver<Result<Outputs>>);
+
+impl PendingRun {
+    /// Waits up to `limit`; `None` if it has not ended by then.
+    pub fn wait(&mut self, limit: Duration) -> Option<Result<Outputs>> {
+        match self.0.recv_timeout(limit) {
+            Ok(result) => Some(result),
+            Err(RecvTimeoutError::Timeout) => None,
+            // MXNet has dropped the operation without running it.
+            Err(RecvTimeoutError::Disconnected) => Some(Err(Error::Skipped)),
+        }
+    }
+}
+
+/// An array of the operation, and the one that becomes its result.
+struct Tensor {
+    input: Array,
+    output: Arc<Mutex<Option<Array>>>,
+    dtype: DType,
+    shape: Shape,
+}
+
+/// Pushes an operation to MXNet's engine. `inputs` are handles of arrays, which the caller keeps
+/// during the call.
+pub fn run(operation: Operation, inputs: &[usize]) -> Result<PendingRun> {
+    let tensors = inputs
+        .iter()
+        .map(|&handle| Tensor::new(handle, operation.kind))
+        .collect::<Result<Vec<_>>>()?;
+    let read: Vec<_> = tensors.iter().map(|tensor| tensor.input.raw()).collect();
+    let name = operation.full_name();
+    let order = Push {
+        read: &read,
+        written: &[],
+        kind: operation.kind,
+        priority: operation.priority,
+    };
+    let (sender, receiver) = sync_channel(1);
+    push(&order, move |completion| {
+        let submissions = tensors
+            .iter()
+            .map(|tensor| tensor.submission(&operation, &name))
+            .collect();
+        operation.submit(&name, submissions, move |result| {
+            let result = result.and_then(|outcomes| collect(&tensors, outcomes));
+            drop(tensors);
+            // An error goes to the caller; MXNet would raise it a second time.
+            completion.finish(Ok(()));
+            // Nothing is received if the caller was interrupted.
+            let _ = sender.try_send(result);
+        });
+    })?;
+    Ok(PendingRun(receiver))
+}
+
+fn collect(tensors: &[Tensor], outcomes: Vec<OperationOutput>) -> Result<Outputs> {
+    let mut outputs = Outputs {
+        arrays: Vec::with_capacity(tensors.len()),
+        received_splits: Vec::new(),
+    };
+    let arrays = tensors
+        .iter()
+        .zip(&outcomes)
+        .map(|(tensor, outcome)| tensor.result(outcome))
+        .collect::<Result<Vec<_>>>()?;
+    outputs.arrays = arrays.into_iter().map(Array::into_handle).collect();
+    if let Some(first) = outcomes.into_iter().next() {
+        outputs.received_splits = first.received_splits;
+    }
+    Ok(outputs)
+}
+
+impl Tensor {
+    fn new(handle: usize, kind: OpKind) -> Result<Self> {
+        let input = Array::of_handle(handle)?;
+        let (dtype, shape) = (input.dtype()?, input.shape()?);
+        if kind == OpKind::Reducescatter && shape.is_scalar() {
+            return Err(Error::ScalarScatter);
+        }
+        input.order_plain_layout(dtype, &shape);
+        Ok(Self {
+            input,
+            output: Arc::default(),
+            dtype,
+            shape,
+        })
+    }
+
+    fn submission(&self, operation: &Operation, name: &Arc<str>) -> Result<Submission> {
+        let memory = self.input.memory(self.dtype, &self.shape, Access::Read)?;
+        let described = (self.dtype, self.shape.clone());
+        Ok(Submission {
+            target: self.target()?,
+            ..operation.submission(name, described, memory.source())
+        })
+    }
+
+    /// Memory of a new array with the rows of the input, however many there are in the end.
+    fn target(&self) -> Result<TensorTarget> {
+        let (input, output) = (self.input.share()?, Arc::clone(&self.output));
+        let (dtype, shape) = (self.dtype, self.shape.clone());
+        let row = shape.row_elements().unwrap_or(0) * dtype.size() as u64;
+        Ok(Array::provided(move |bytes| {
+            // Rows without bytes say nothing about their number; see `result`.
+            let rows = (bytes as u64).checked_div(row).filter(|rows| *rows > 0)?;
+            let shape = shape.with_first(rows);
+            let array = Array::now(&input, dtype, &shape).ok()?;
+            let memory = array.memory(dtype, &shape, Access::Write).ok()?;
+            *output.lock().unwrap_or_else(PoisonError::into_inner) = Some(array);
+            Some(memory)
+        }))
+    }
+
+    /// The array with the result.
+    fn result(&self, outcome: &OperationOutput) -> Result<Array> {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(array) = output.take() {
+            return Ok(array);
+        }
+        let shape = &outcome.shape;
+        let array = Array::now(&self.input, self.dtype, shape)?;
+        let bytes = outcome.output.as_ref().map_or(&[][..], |it| it.as_slice());
+        array
+            .memory(self.dtype, shape, Access::Write)?
+            .fill(bytes);
+        Ok(array)
+    }
+}

@@ -1,0 +1,109 @@
+//! Operations whose results have the shape of their inputs. The call returns at once; MXNet orders
+//! the operation with all others that use the arrays, and raises its error where one of them is
+//! waited for.
+
+use std::sync::Arc;
+
+use hvd_engine::Submission;
+use hvd_types::{DType, Shape};
+
+use crate::error::Result;
+use crate::ffi::{Access, Array, Push, push};
+use crate::operation::Operation;
+
+/// Where results go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// To the inputs.
+    InPlace,
+    /// To arrays of their own.
+    New,
+}
+
+/// An array of the operation.
+struct Tensor {
+    input: Array,
+    /// The result's own array; without one the operation is in place.
+    output: Option<Array>,
+    dtype: DType,
+    shape: Shape,
+}
+
+/// Pushes an operation to MXNet's engine. `inputs` are handles of arrays, which the caller keeps
+/// during the call. Returns handles of new arrays, which the caller owns; none if it is in place.
+pub fn start(operation: Operation, inputs: &[usize], target: Target) -> Result<Vec<usize>> {
+    let tensors = inputs
+        .iter()
+        .map(|&handle| Tensor::new(handle, target))
+        .collect::<Result<Vec<_>>>()?;
+    let outputs = tensors.iter().filter_map(|tensor| tensor.output.as_ref());
+    let outputs = outputs.map(Array::share).collect::<Result<Vec<_>>>()?;
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for tensor in &tensors {
+        match &tensor.output {
+            Some(output) => {
+                read.push(tensor.input.raw());
+                written.push(output.raw());
+            }
+            None => written.push(tensor.input.raw()),
+        }
+    }
+    let name = operation.full_name();
+    let order = Push {
+        read: &read,
+        written: &written,
+        kind: operation.kind,
+        priority: operation.priority,
+    };
+    push(&order, move |completion| {
+        let submissions = tensors
+            .iter()
+            .map(|tensor| tensor.submission(&operation, &name))
+            .collect();
+        operation.submit(&name, submissions, move |result| {
+            completion.finish(result.map(drop));
+            // Until here they keep the memory alive.
+            drop(tensors);
+        });
+    })?;
+    Ok(outputs.into_iter().map(Array::into_handle).collect())
+}
+
+impl Tensor {
+    fn new(handle: usize, target: Target) -> Result<Self> {
+        let input = Array::of_handle(handle)?;
+        let (dtype, shape) = (input.dtype()?, input.shape()?);
+        let output = match target {
+            Target::InPlace => None,
+            Target::New => {
+                input.order_plain_layout(dtype, &shape);
+                Some(Array::later(&input, dtype, &shape)?)
+            }
+        };
+        Ok(Self {
+            input,
+            output,
+            dtype,
+            shape,
+        })
+    }
+
+    fn submission(&self, operation: &Operation, name: &Arc<str>) -> Result<Submission> {
+        let described = (self.dtype, self.shape.clone());
+        let (source, target) = match &self.output {
+            None => {
+                let memory = self.input.memory(self.dtype, &self.shape, Access::Write)?;
+                (memory.source(), memory.target())
+            }
+            Some(output) => {
+                let input = self.input.memory(self.dtype, &self.shape, Access::Read)?;
+                let output = output.memory(self.dtype, &self.shape, Access::Write)?;
+                (input.source(), output.target())
+            }
+        };
+        Ok(Submission {
+            target,
+            ..operation.submission(name, described, source)
+        })
+    }
+}

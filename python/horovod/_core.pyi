@@ -263,9 +263,10 @@ def tensorflow_register() -> list[str]:
     Raises ImportError if TensorFlow is not loaded or lacks a function that is needed.
     """
 
-def mxnet_load(path: str) -> int:
+def mxnet_load(path: str, naive: bool) -> int:
     """Looks up the functions of the MXNet library at `path`, which this process has loaded, and
-    returns its version, such as 10901.
+    returns its version, such as 10901. `naive` is whether its engine is NaiveEngine, which loses
+    the errors of operations: they are raised by the call then.
 
     Raises ImportError if it is not loaded or lacks a function that is needed.
     """

@@ -17,7 +17,7 @@ mod run;
 mod start;
 
 pub use error::Error;
-pub use ffi::load;
+pub use ffi::{EngineType, load};
 pub use operation::Operation;
 pub use run::{Outputs, PendingRun, run};
 pub use start::{Target, start};

@@ -2,13 +2,13 @@
 //! the operation with all others that use the arrays, and raises its error where one of them is
 //! waited for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hvd_engine::Submission;
 use hvd_types::{DType, Shape};
 
-use crate::error::Result;
-use crate::ffi::{Access, Array, Push, push};
+use crate::error::{Error, Result};
+use crate::ffi::{Access, Array, Push, is_synchronous, push};
 use crate::operation::Operation;
 
 /// Where results go.
@@ -55,18 +55,28 @@ pub fn start(operation: Operation, inputs: &[usize], target: Target) -> Result<V
         kind: operation.kind,
         priority: operation.priority,
     };
+    let failure: Arc<Mutex<Option<Error>>> = Arc::default();
+    let report = is_synchronous().then(|| Arc::clone(&failure));
     push(&order, move |completion| {
         let submissions = tensors
             .iter()
             .map(|tensor| tensor.submission(&operation, &name))
             .collect();
         operation.submit(&name, submissions, move |result| {
+            if let (Some(report), Err(error)) = (report, &result) {
+                *report.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+            }
             completion.finish(result.map(drop));
             // Until here they keep the memory alive.
             drop(tensors);
         });
     })?;
-    Ok(outputs.into_iter().map(Array::into_handle).collect())
+    // MXNet's engine for debugging loses errors, but has run the operation by now.
+    let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(outputs.into_iter().map(Array::into_handle).collect()),
+    }
 }
 
 impl Tensor {

@@ -5,7 +5,7 @@
     reason = "these are the signatures Python calls"
 )]
 
-use hvd_mxnet::{Operation, Target};
+use hvd_mxnet::{EngineType, Operation, Target};
 use hvd_types::{OpKind, Rank};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,8 +16,13 @@ use crate::handles::SIGNAL_CHECK;
 
 /// Looks up the functions of the MXNet that this process has loaded; returns its version.
 #[pyfunction]
-pub(crate) fn mxnet_load(path: &str) -> PyResult<i32> {
-    Ok(hvd_mxnet::load(path).map_err(Error::from)?)
+pub(crate) fn mxnet_load(path: &str, naive: bool) -> PyResult<i32> {
+    let engine = if naive {
+        EngineType::Naive
+    } else {
+        EngineType::Threaded
+    };
+    Ok(hvd_mxnet::load(path, engine).map_err(Error::from)?)
 }
 
 /// What both functions below take, as Python passes it.

@@ -7,6 +7,7 @@ are copied to the host and back.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,8 @@ class CollectiveError(HorovodInternalError, MXNetError):
 
 def _load() -> int:
     try:
-        return framework_ops.mxnet_load(_LIB._name)
+        naive = os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine"
+        return framework_ops.mxnet_load(_LIB._name, naive)
     except ImportError as error:
         raise ImportError(
             f"horovod.mxnet cannot use MXNet {mx.__version__}: {error} (tested: {TESTED})"

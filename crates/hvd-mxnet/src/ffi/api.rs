@@ -74,6 +74,8 @@ pub(super) struct Api {
     pub(super) functions: Functions,
     /// Such as 10901.
     pub(super) version: c_int,
+    /// Whether operations end before the call that pushes them, and their errors are lost.
+    pub(super) synchronous: bool,
     pub(super) exceptions: CppExceptions,
     pub(super) layouts: Option<Layouts>,
 }
@@ -85,9 +87,23 @@ pub(super) fn api() -> Result<&'static Api> {
     API.get().ok_or(Error::NotLookedFor)
 }
 
+/// Whether MXNet runs operations inside of the call that pushes them.
+pub(crate) fn is_synchronous() -> bool {
+    api().is_ok_and(|api| api.synchronous)
+}
+
+/// How MXNet's engine runs operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineType {
+    /// On threads of its own.
+    Threaded,
+    /// Inside of the call that pushes them, for debugging (`NaiveEngine`).
+    Naive,
+}
+
 /// Looks up MXNet's functions in the library with this path, which the process has loaded; does
 /// nothing the second time. Returns MXNet's version, such as 10901.
-pub fn load(path: &str) -> Result<i32> {
+pub fn load(path: &str, engine: EngineType) -> Result<i32> {
     if let Ok(api) = api() {
         return Ok(api.version);
     }
@@ -101,6 +117,7 @@ pub fn load(path: &str) -> Result<i32> {
     let api = Api {
         functions,
         version,
+        synchronous: engine == EngineType::Naive,
         exceptions,
         layouts,
     };
@@ -158,18 +175,18 @@ mod tests {
 
     #[test]
     fn without_mxnet_its_library_is_named() {
-        let error = load("/nowhere/libmxnet.so").unwrap_err();
+        let error = load("/nowhere/libmxnet.so", EngineType::Threaded).unwrap_err();
         assert!(error.is_unusable_library());
         let text = error.to_string();
         assert!(text.contains("`/nowhere/libmxnet.so`"), "{text}");
         assert!(text.contains("import mxnet"), "{text}");
-        assert!(load("a\0b").is_err());
+        assert!(load("a\0b", EngineType::Threaded).is_err());
         assert!(api().is_err());
     }
 
     #[test]
     fn a_library_that_is_not_mxnet_is_refused() {
-        let error = load("libc.so.6").unwrap_err().to_string();
+        let error = load("libc.so.6", EngineType::Threaded).unwrap_err().to_string();
         assert!(error.contains("MXGetLastError"), "{error}");
     }
 }

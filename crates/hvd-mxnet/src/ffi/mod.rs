@@ -15,6 +15,7 @@ mod exception;
 mod layout;
 mod push;
 
-pub use api::load;
+pub(crate) use api::is_synchronous;
+pub use api::{EngineType, load};
 pub(crate) use array::{Access, Array};
 pub(crate) use push::{Push, push};

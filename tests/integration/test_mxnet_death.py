@@ -36,8 +36,9 @@ except hvd.HorovodInternalError as error:
 """
 
 
-@pytest.mark.parametrize("elements", [10, 1_000_000])
-@pytest.mark.parametrize("waiting", ["wait", "waitall", "allgather"])
+@pytest.mark.parametrize(
+    ("waiting", "elements"), [("wait", 10), ("waitall", 1_000_000), ("allgather", 10)]
+)
 def test_a_killed_rank_is_named_by_survivors(waiting: str, elements: int) -> None:
     command = [sys.executable, "-m", "horovod.runner.launch", "-np", "3", sys.executable, "-c"]
     done = subprocess.run(

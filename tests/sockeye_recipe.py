@@ -49,7 +49,7 @@ def run(command: str, folder: Path, timeout: float = 110) -> subprocess.Complete
 
 
 def check_model(model: Path) -> None:
-    """Rank 0 has written the model, both ranks have the same parameters, and the loss has fallen."""
+    """Rank 0 wrote the model, both ranks have the same parameters, and the loss has fallen."""
     import mxnet as mx
 
     metrics = (model / "metrics").read_text()

@@ -64,6 +64,7 @@ class Data:
         )
 
     def batches(self) -> Iterator[tuple[Any, Any]]:
+        """The batches of one epoch."""
         if self.digits is not None:
             yield from self.digits.batches(self.batch_size)
             return

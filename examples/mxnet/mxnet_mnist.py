@@ -78,16 +78,17 @@ def main() -> None:
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
 
     for epoch in range(1, arguments.epochs + 1):
-        total = 0.0
-        for step, (images, labels) in enumerate(train.batches(arguments.batch_size), start=1):
+        losses = []
+        for images, labels in train.batches(arguments.batch_size):
             with autograd.record():
                 loss = loss_of(net(images), labels)
             loss.backward()
             trainer.step(len(images))
-            total += float(loss.mean().asnumpy())
+            losses.append(float(loss.mean().asnumpy()))
         correct = accuracy(net, test)
         if hvd.rank() == 0:
-            print(f"epoch {epoch}  loss {total / step:.4f}  accuracy {correct:.1%}", flush=True)
+            loss_value = sum(losses) / len(losses)
+            print(f"epoch {epoch}  loss {loss_value:.4f}  accuracy {correct:.1%}", flush=True)
 
     # Horovod: one rank saves, or they would overwrite each other's files.
     if arguments.save and hvd.rank() == 0:

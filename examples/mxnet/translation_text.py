@@ -24,7 +24,10 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     source_of = random.Random(7)
     for part, sentences in SIZES.items():
-        with open(folder / f"{part}.src", "w") as source, open(folder / f"{part}.trg", "w") as target:
+        with (
+            open(folder / f"{part}.src", "w") as source,
+            open(folder / f"{part}.trg", "w") as target,
+        ):
             for _ in range(sentences):
                 words = source_of.choices(range(WORDS), k=source_of.randint(*LENGTHS))
                 print(*(f"word{word}" for word in words), file=source)

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 import sockeye_recipe
 
 pytest.importorskip("mxnet")

@@ -5,8 +5,8 @@ others before it leaves. A rank where it failed leaves at once, which ends the t
 too; the next test starts with all ranks in step. Process sets can be added and removed in tests
 marked with `dynamic_process_sets`.
 
-The tests of TensorFlow, Keras and MXNet are files that are named on the command line, so that nothing
-else waits for their import: `horovodrun -np 2 pytest tests/parallel/test_tensorflow_*.py`.
+The tests of TensorFlow, Keras and MXNet are files that are named on the command line, so that
+nothing else waits for their import: `horovodrun -np 2 pytest tests/parallel/test_tensorflow_*.py`.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def test_ranks_that_disagree() -> None:
 @pytest.mark.usefixtures("several_ranks")
 def test_an_error_is_both_horovods_and_mxnets() -> None:
     result = hvd.allreduce(mx.nd.ones((1 + hvd.rank(),)), name="both")
-    with pytest.raises(HorovodInternalError, match="rank 1 .* has"):
+    with pytest.raises(HorovodInternalError, match=r"rank 1 .* has"):
         (result + 1).wait_to_read()
     with pytest.raises(mx.base.MXNetError):
         hvd.allreduce(mx.nd.ones((1 + hvd.rank(),)), name="both")
@@ -217,8 +217,6 @@ def test_weights_in_the_order_of_an_accelerated_operator(in_place: bool) -> None
     expected = sum(hvd.allgather_object(values))
     reduce = hvd.allreduce_ if in_place else hvd.allreduce
     assert_same(reduce(weight, op=hvd.Sum), expected, 1e-6)
-
-
 
 
 def test_the_memory_is_the_arrays_own() -> None:

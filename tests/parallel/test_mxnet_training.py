@@ -116,7 +116,7 @@ def values(net: Any) -> dict[str, Any]:
     parameters = net.collect_params()
     return {
         name: parameters[name].data().asnumpy()
-        for name in parameters.keys()
+        for name in sorted(parameters.keys())
         if parameters[name].grad_req != "null"
     }
 
@@ -159,9 +159,7 @@ def test_a_trainer(options: Any) -> None:
     mx.random.seed(hvd.rank())
     net = network()
     hvd.broadcast_parameters(net.collect_params())
-    trainer = hvd.DistributedTrainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.1}, **options
-    )
+    trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, **options)
     losses = train([net], [trainer], 20)
     assert losses[-1] < 0.6 * losses[0]
     assert_equal_everywhere(net)

@@ -146,9 +146,7 @@ impl Tensor {
         let shape = &outcome.shape;
         let array = Array::now(&self.input, self.dtype, shape)?;
         let bytes = outcome.output.as_ref().map_or(&[][..], |it| it.as_slice());
-        array
-            .memory(self.dtype, shape, Access::Write)?
-            .fill(bytes);
+        array.memory(self.dtype, shape, Access::Write)?.fill(bytes);
         Ok(array)
     }
 }

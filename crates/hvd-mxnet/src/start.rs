@@ -72,7 +72,10 @@ pub fn start(operation: Operation, inputs: &[usize], target: Target) -> Result<V
         });
     })?;
     // MXNet's engine for debugging loses errors, but has run the operation by now.
-    let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let failed = failure
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     match failed {
         Some(error) => Err(error),
         None => Ok(outputs.into_iter().map(Array::into_handle).collect()),

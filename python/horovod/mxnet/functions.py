@@ -69,5 +69,3 @@ def _broadcast_after_initialization(parameter: Any, root_rank: int, name: str) -
         _broadcast_parameter(self, root_rank, name)
 
     parameter._init_impl = types.MethodType(initialize_and_broadcast, parameter)
-
-

@@ -181,9 +181,7 @@ def alltoall(
     """
     assert engine.is_array(tensor), f"alltoall takes an NDArray, not {type(tensor).__name__}"
     rows = [] if splits is None else _splits(splits)
-    results, received = engine.run(
-        "alltoall", [tensor], name, priority, process_set, splits=rows
-    )
+    results, received = engine.run("alltoall", [tensor], name, priority, process_set, splits=rows)
     if splits is None:
         return results[0]
     return results[0], _numbers(received, tensor)

@@ -1,6 +1,6 @@
 """MPI of programs that leave its initialization to Horovod.
 
-Upstream initializes MPI, and programs that use mpi4py as well import it with `rc.initialize = False`
+Upstream initializes MPI, so programs that use mpi4py as well import it with `rc.initialize` false
 before `hvd.init()`; Sockeye takes an initialized MPI for the sign that it runs with Horovod. So
 `hvd.init()` initializes it here, too, and finalizes it at exit.
 
@@ -52,8 +52,10 @@ def connect(mpi: Any) -> None:
 
 
 _OBJECT_METHODS = frozenset(
-    "Get_rank Get_size rank size bcast gather allgather scatter allreduce reduce barrier Barrier"
-    " Abort Get_name name py2f handle".split()
+    (
+        *("Get_rank", "Get_size", "Get_name", "rank", "size", "name", "handle", "py2f", "Abort"),
+        *("bcast", "gather", "allgather", "scatter", "reduce", "allreduce", "barrier", "Barrier"),
+    )
 )
 
 

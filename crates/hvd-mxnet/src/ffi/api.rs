@@ -186,7 +186,9 @@ mod tests {
 
     #[test]
     fn a_library_that_is_not_mxnet_is_refused() {
-        let error = load("libc.so.6", EngineType::Threaded).unwrap_err().to_string();
+        let error = load("libc.so.6", EngineType::Threaded)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("MXGetLastError"), "{error}");
     }
 }

@@ -96,9 +96,7 @@ fn first_word_points_to_owner(functions: &Functions) -> Result<bool> {
     let (mut array, mut data) = (std::ptr::null_mut(), std::ptr::null_mut());
     let dimension = 16_i64;
     // SAFETY: one dimension is given; the place for the result is ours.
-    let code = unsafe {
-        (functions.create)(&raw const dimension, 1, 1, 0, 0, 0, &raw mut array)
-    };
+    let code = unsafe { (functions.create)(&raw const dimension, 1, 1, 0, 0, 0, &raw mut array) };
     functions.check(code)?;
     // SAFETY: the array has just been made; the place for the result is ours.
     let code = unsafe { (functions.data)(array, &raw mut data) };

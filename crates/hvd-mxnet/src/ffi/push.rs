@@ -98,10 +98,7 @@ struct Pushed {
 }
 
 /// Pushes an operation, which MXNet runs when no earlier operation uses its arrays any more.
-pub(crate) fn push(
-    order: &Push<'_>,
-    run: impl FnOnce(Completion) + Send + 'static,
-) -> Result<()> {
+pub(crate) fn push(order: &Push<'_>, run: impl FnOnce(Completion) + Send + 'static) -> Result<()> {
     let api = api()?;
     let many = |_| Error::Mxnet("too many arrays".to_owned());
     let reads = c_int::try_from(order.read.len()).map_err(many)?;

@@ -126,6 +126,19 @@ def test_groups() -> None:
     assert_same(results[0], everyones((17,)).mean(axis=0), 1e-6)
 
 
+def test_groups_of_arrays_that_share_memory() -> None:
+    whole = array((4, 3))
+    hvd.grouped_allreduce_([whole[0:2], whole[2:4]], op=hvd.Sum, name="slices")
+    assert_same(whole, everyones((4, 3)).sum(axis=0))
+    same = array((3,))
+    for result in hvd.grouped_allreduce([same, same], op=hvd.Sum, name="twice"):
+        assert_same(result, everyones((3,)).sum(axis=0))
+    for group in ([same, same], [whole, whole[1:2]]):
+        with refused("the same memory"):
+            hvd.grouped_allreduce_(group, op=hvd.Sum, name="overlap")
+            group[0].wait_to_read()
+
+
 def test_an_empty_group() -> None:
     empty: list[Any] = []
     assert hvd.grouped_allreduce(empty) is empty

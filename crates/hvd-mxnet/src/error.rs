@@ -42,6 +42,9 @@ pub enum Error {
     /// The array has the layout of an accelerated operator, and others may be reading it.
     #[error("the array changed its layout in memory after the call")]
     SpecialLayout,
+    /// Two results would be written to the same memory.
+    #[error("two arrays of the group have the same memory; copy one of them")]
+    Overlap,
     /// There is nothing to split.
     #[error("reducescatter needs at least one dimension to split, got a scalar")]
     ScalarScatter,

@@ -18,6 +18,6 @@ mod start;
 
 pub use error::Error;
 pub use ffi::{EngineType, load};
-pub use operation::Operation;
+pub use operation::CollectiveCall;
 pub use run::{Outputs, PendingRun, run};
 pub use start::{Target, start};

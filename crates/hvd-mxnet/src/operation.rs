@@ -13,7 +13,7 @@ static UNNAMED: AtomicU64 = AtomicU64::new(0);
 
 /// A collective operation without its arrays. Fields that a kind does not use keep their defaults.
 #[derive(Debug)]
-pub struct Operation {
+pub struct CollectiveCall {
     /// Which one.
     pub kind: OpKind,
     /// The name that was given, if one was.
@@ -36,17 +36,15 @@ pub struct Operation {
     pub priority: i32,
 }
 
-impl Operation {
+impl CollectiveCall {
     /// The name by which ranks know this call.
     pub(crate) fn full_name(&self) -> Arc<str> {
         let kind = self.kind;
-        match &self.name {
-            Some(name) => format!("horovod_{kind}.{name}").into(),
-            None => {
-                let number = UNNAMED.fetch_add(1, Ordering::Relaxed) + 1;
-                format!("horovod_{kind}.noname.{number}").into()
-            }
+        if let Some(name) = &self.name {
+            return format!("horovod_{kind}.{name}").into();
         }
+        let number = UNNAMED.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("horovod_{kind}.noname.{number}").into()
     }
 
     /// The submission of one array. The engine allocates its result.
@@ -101,7 +99,7 @@ mod tests {
     use super::*;
 
     fn named(name: Option<&str>) -> Arc<str> {
-        let operation = Operation {
+        let operation = CollectiveCall {
             kind: OpKind::Allreduce,
             name: name.map(str::to_owned),
             grouped: false,

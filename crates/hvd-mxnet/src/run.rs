@@ -11,7 +11,7 @@ use hvd_types::{DType, OpKind, Shape};
 
 use crate::error::{Error, Result};
 use crate::ffi::{Access, Array, Push, push};
-use crate::operation::Operation;
+use crate::operation::CollectiveCall;
 
 /// What such an operation gives back.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl PendingRun {
 }
 
 /// An array of the operation, and the one that becomes its result.
-struct Tensor {
+struct SizedLaterArray {
     input: Array,
     output: Arc<Mutex<Option<Array>>>,
     dtype: DType,
@@ -48,10 +48,10 @@ struct Tensor {
 
 /// Pushes an operation to MXNet's engine. `inputs` are handles of arrays, which the caller keeps
 /// during the call.
-pub fn run(operation: Operation, inputs: &[usize]) -> Result<PendingRun> {
+pub fn run(operation: CollectiveCall, inputs: &[usize]) -> Result<PendingRun> {
     let tensors = inputs
         .iter()
-        .map(|&handle| Tensor::new(handle, operation.kind))
+        .map(|&handle| SizedLaterArray::new(handle, operation.kind))
         .collect::<Result<Vec<_>>>()?;
     let read: Vec<_> = tensors.iter().map(|tensor| tensor.input.raw()).collect();
     let name = operation.full_name();
@@ -79,7 +79,7 @@ pub fn run(operation: Operation, inputs: &[usize]) -> Result<PendingRun> {
     Ok(PendingRun(receiver))
 }
 
-fn collect(tensors: &[Tensor], outcomes: Vec<OperationOutput>) -> Result<Outputs> {
+fn collect(tensors: &[SizedLaterArray], outcomes: Vec<OperationOutput>) -> Result<Outputs> {
     let mut outputs = Outputs {
         arrays: Vec::with_capacity(tensors.len()),
         received_splits: Vec::new(),
@@ -96,7 +96,7 @@ fn collect(tensors: &[Tensor], outcomes: Vec<OperationOutput>) -> Result<Outputs
     Ok(outputs)
 }
 
-impl Tensor {
+impl SizedLaterArray {
     fn new(handle: usize, kind: OpKind) -> Result<Self> {
         let input = Array::of_handle(handle)?;
         let (dtype, shape) = (input.dtype()?, input.shape()?);
@@ -112,7 +112,7 @@ impl Tensor {
         })
     }
 
-    fn submission(&self, operation: &Operation, name: &Arc<str>) -> Result<Submission> {
+    fn submission(&self, operation: &CollectiveCall, name: &Arc<str>) -> Result<Submission> {
         let memory = self.input.memory(self.dtype, &self.shape, Access::Read)?;
         let described = (self.dtype, self.shape.clone());
         Ok(Submission {

@@ -8,8 +8,8 @@ use hvd_engine::Submission;
 use hvd_types::{DType, Shape};
 
 use crate::error::{Error, Result};
-use crate::ffi::{Access, Array, Push, is_synchronous, push};
-use crate::operation::Operation;
+use crate::ffi::{Access, Array, Push, is_synchronous, leave_distinct, push};
+use crate::operation::CollectiveCall;
 
 /// Where results go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Target {
 }
 
 /// An array of the operation.
-struct Tensor {
+struct ShapedArray {
     input: Array,
     /// The result's own array; without one the operation is in place.
     output: Option<Array>,
@@ -31,10 +31,10 @@ struct Tensor {
 
 /// Pushes an operation to MXNet's engine. `inputs` are handles of arrays, which the caller keeps
 /// during the call. Returns handles of new arrays, which the caller owns; none if it is in place.
-pub fn start(operation: Operation, inputs: &[usize], target: Target) -> Result<Vec<usize>> {
+pub fn start(operation: CollectiveCall, inputs: &[usize], target: Target) -> Result<Vec<usize>> {
     let tensors = inputs
         .iter()
-        .map(|&handle| Tensor::new(handle, target))
+        .map(|&handle| ShapedArray::new(handle, target))
         .collect::<Result<Vec<_>>>()?;
     let outputs = tensors.iter().filter_map(|tensor| tensor.output.as_ref());
     let outputs = outputs.map(Array::share).collect::<Result<Vec<_>>>()?;
@@ -48,6 +48,7 @@ pub fn start(operation: Operation, inputs: &[usize], target: Target) -> Result<V
             None => written.push(tensor.input.raw()),
         }
     }
+    let shares_memory = operation.grouped && leave_distinct(&mut written)?;
     let name = operation.full_name();
     let order = Push {
         read: &read,
@@ -58,10 +59,17 @@ pub fn start(operation: Operation, inputs: &[usize], target: Target) -> Result<V
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
     let report = is_synchronous().then(|| Arc::clone(&failure));
     push(&order, move |completion| {
-        let submissions = tensors
-            .iter()
-            .map(|tensor| tensor.submission(&operation, &name))
-            .collect();
+        let checked = if shares_memory {
+            check_overlap(&tensors)
+        } else {
+            Ok(())
+        };
+        let submissions = checked.and_then(|()| {
+            tensors
+                .iter()
+                .map(|tensor| tensor.submission(&operation, &name))
+                .collect()
+        });
         operation.submit(&name, submissions, move |result| {
             if let (Some(report), Err(error)) = (report, &result) {
                 *report.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
@@ -82,7 +90,29 @@ pub fn start(operation: Operation, inputs: &[usize], target: Target) -> Result<V
     }
 }
 
-impl Tensor {
+/// Refuses results that would overwrite each other. Slices of one array are allowed.
+fn check_overlap(tensors: &[ShapedArray]) -> Result<()> {
+    let places = tensors
+        .iter()
+        .map(|tensor| {
+            let ShapedArray {
+                input,
+                dtype,
+                shape,
+                ..
+            } = tensor;
+            input.memory(*dtype, shape, Access::Write)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    for (index, place) in places.iter().enumerate() {
+        if places[..index].iter().any(|other| place.overlaps(other)) {
+            return Err(Error::Overlap);
+        }
+    }
+    Ok(())
+}
+
+impl ShapedArray {
     fn new(handle: usize, target: Target) -> Result<Self> {
         let input = Array::of_handle(handle)?;
         let (dtype, shape) = (input.dtype()?, input.shape()?);
@@ -101,7 +131,7 @@ impl Tensor {
         })
     }
 
-    fn submission(&self, operation: &Operation, name: &Arc<str>) -> Result<Submission> {
+    fn submission(&self, operation: &CollectiveCall, name: &Arc<str>) -> Result<Submission> {
         let described = (self.dtype, self.shape.clone());
         let (source, target) = match &self.output {
             None => {

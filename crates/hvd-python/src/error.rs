@@ -84,10 +84,10 @@ impl From<Error> for PyErr {
             Error::Python(error) => error,
             Error::TensorFlow(_) => PyImportError::new_err(text),
             Error::Mxnet(error) if error.is_unusable_library() => PyImportError::new_err(text),
-            Error::Mxnet(hvd_mxnet::Error::Engine(_)) => internal(text),
             Error::Engine(error) if error.class() != ErrorClass::InvalidArgument => internal(text),
             Error::Bootstrap(error) if !error.is_configuration() => internal(text),
-            Error::Transport(_)
+            Error::Mxnet(hvd_mxnet::Error::Engine(_))
+            | Error::Transport(_)
             | Error::Store(_)
             | Error::NoAnswer
             | Error::ForeignObject { .. } => internal(text),

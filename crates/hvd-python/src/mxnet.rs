@@ -5,7 +5,7 @@
     reason = "these are the signatures Python calls"
 )]
 
-use hvd_mxnet::{EngineType, Operation, Target};
+use hvd_mxnet::{CollectiveCall, EngineType, Target};
 use hvd_types::{OpKind, Rank};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -38,11 +38,11 @@ struct Arguments<'a, 'py> {
 }
 
 impl Arguments<'_, '_> {
-    fn operation(self) -> PyResult<Operation> {
+    fn operation(self) -> PyResult<CollectiveCall> {
         let kind = OpKind::ALL.into_iter().find(|it| it.name() == self.kind);
         let unknown = || PyValueError::new_err(format!("`{}` is no operation", self.kind));
         let (reduce_op, prescale, postscale) = self.reduction.parts();
-        Ok(Operation {
+        Ok(CollectiveCall {
             kind: kind.ok_or_else(unknown)?,
             name: text(self.name)?,
             grouped: self.grouped,
@@ -90,7 +90,7 @@ pub(crate) fn mxnet_start(
         Target::New
     };
     // MXNet may run operations inside of this call (MXNET_ENGINE_TYPE=NaiveEngine).
-    let outputs = py.detach(|| hvd_mxnet::start(operation, &inputs, target));
+    let outputs = py.detach(move || hvd_mxnet::start(operation, &inputs, target));
     Ok(outputs.map_err(Error::from)?)
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn mxnet_run(
         priority,
     };
     let operation = arguments.operation()?;
-    let started = py.detach(|| hvd_mxnet::run(operation, &inputs));
+    let started = py.detach(move || hvd_mxnet::run(operation, &inputs));
     let mut pending = started.map_err(Error::from)?;
     loop {
         if let Some(result) = py.detach(|| pending.wait(SIGNAL_CHECK)) {

@@ -18,7 +18,7 @@ pub(super) type Deleter = extern "C" fn(*mut c_void);
 /// `mxnet::Context`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Context {
+pub(super) struct DeviceContext {
     pub(super) device_type: c_int,
     pub(super) device: i32,
 }
@@ -32,7 +32,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            fn load(library: &Library) -> Result<Self> {
+            fn load(library: &LoadedLibrary) -> Result<Self> {
                 Ok(Self {
                     $($field: {
                         let address = library.symbol(&[$($symbol),+])?;
@@ -65,7 +65,7 @@ functions! {
     create = c"MXNDArrayCreateEx64" | c"MXNDArrayCreate64":
         fn(*const i64, c_int, c_int, c_int, c_int, c_int, *mut NdArray) -> c_int;
     push = c"MXEnginePushAsyncND":
-        fn(*const c_void, *mut c_void, Deleter, *const Context, *const NdArray, c_int,
+        fn(*const c_void, *mut c_void, Deleter, *const DeviceContext, *const NdArray, c_int,
            *const NdArray, c_int, *const c_int, c_int, *const c_char, bool) -> c_int;
 }
 
@@ -107,7 +107,7 @@ pub fn load(path: &str, engine: EngineType) -> Result<i32> {
     if let Ok(api) = api() {
         return Ok(api.version);
     }
-    let library = Library::find(path)?;
+    let library = LoadedLibrary::find(path)?;
     let functions = Functions::load(&library)?;
     let mut version = 0;
     // SAFETY: the place is ours.
@@ -139,9 +139,9 @@ impl Functions {
 }
 
 /// A library that stays loaded: Python never unloads extension modules.
-pub(super) struct Library(*mut c_void);
+pub(super) struct LoadedLibrary(*mut c_void);
 
-impl Library {
+impl LoadedLibrary {
     fn find(path: &str) -> Result<Self> {
         let not_loaded = || Error::NotLoaded(path.to_owned());
         let name = CString::new(path).map_err(|_| not_loaded())?;

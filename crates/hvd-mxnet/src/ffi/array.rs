@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use hvd_engine::{TensorSource, TensorTarget};
 use hvd_types::{DType, Shape};
 
-use super::api::{Api, Context, NdArray, api};
+use super::api::{Api, DeviceContext, NdArray, api};
 use crate::dtype;
 use crate::error::{Error, Result};
 
@@ -137,13 +137,13 @@ impl Array {
             .collect()
     }
 
-    fn context(&self) -> Result<Context> {
+    fn context(&self) -> Result<DeviceContext> {
         let (mut device_type, mut device) = (0, 0);
         let places = (&raw mut device_type, &raw mut device);
         // SAFETY: the array is ours, and so are the places for the results.
         let code = unsafe { (self.api.functions.context)(self.raw, places.0, places.1) };
         self.api.functions.check(code)?;
-        Ok(Context {
+        Ok(DeviceContext {
             device_type,
             device,
         })
@@ -236,6 +236,21 @@ impl Drop for Array {
 #[repr(transparent)]
 pub(crate) struct RawArray(NdArray);
 
+/// Leaves one of the arrays that share memory, such as slices of one array; returns whether there
+/// were more. An operation that lists memory twice would wait for itself.
+pub(crate) fn leave_distinct(arrays: &mut Vec<RawArray>) -> Result<bool> {
+    let layouts = api()?.layouts.as_ref();
+    let memory_of = |array: &RawArray| match layouts {
+        // SAFETY: the lists are made of arrays that are valid as long as they.
+        Some(layouts) => unsafe { layouts.owner(array.0) }.addr(),
+        None => array.0.addr(),
+    };
+    let count = arrays.len();
+    arrays.sort_by_key(memory_of);
+    arrays.dedup_by_key(|array| memory_of(array));
+    Ok(arrays.len() < count)
+}
+
 impl Memory {
     /// For the engine to read.
     pub(crate) fn source(&self) -> TensorSource {
@@ -249,6 +264,11 @@ impl Memory {
         // SAFETY: MXNet lets nothing else use the array until the operation completes, which it
         // does after the engine's; the operation keeps the array.
         unsafe { TensorTarget::borrowed(self.address, self.bytes) }
+    }
+
+    /// Whether some bytes are another memory's as well.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.address < other.address + other.bytes && other.address < self.address + self.bytes
     }
 
     /// Copies bytes to the memory of a new array, if it has as many.

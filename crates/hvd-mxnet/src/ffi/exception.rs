@@ -6,7 +6,7 @@
 
 use std::ffi::{CString, c_char, c_void};
 
-use super::api::Library;
+use super::api::LoadedLibrary;
 use crate::error::Result;
 
 /// Room for a `std::runtime_error`, which has two words: a table of functions and a text.
@@ -23,7 +23,7 @@ pub(super) struct CppExceptions {
 }
 
 impl CppExceptions {
-    pub(super) fn find(library: &Library) -> Result<Self> {
+    pub(super) fn find(library: &LoadedLibrary) -> Result<Self> {
         let construct = library.symbol(&[c"_ZNSt13runtime_errorC1EPKc"])?;
         let destroy = library.symbol(&[c"_ZNSt13runtime_errorD1Ev"])?;
         Ok(Self {

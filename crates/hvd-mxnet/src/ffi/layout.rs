@@ -12,7 +12,7 @@
 
 use std::ffi::c_void;
 
-use super::api::{Functions, Library, NdArray};
+use super::api::{Functions, LoadedLibrary, NdArray};
 use crate::error::{Error, Result};
 
 type IsPlain = unsafe extern "C" fn(*const c_void) -> bool;
@@ -27,7 +27,7 @@ pub(super) struct Layouts {
 
 impl Layouts {
     /// `None` for a build without oneDNN.
-    pub(super) fn find(library: &Library, functions: &Functions) -> Result<Option<Self>> {
+    pub(super) fn find(library: &LoadedLibrary, functions: &Functions) -> Result<Option<Self>> {
         let Ok(push_reorder) = library.symbol(&[c"_ZNK5mxnet7NDArray20Reorder2DefaultAsyncEv"])
         else {
             return Ok(None);
@@ -47,6 +47,16 @@ impl Layouts {
             // nothing.
             push_reorder: unsafe { std::mem::transmute::<*mut c_void, Method>(push_reorder) },
         }))
+    }
+
+    /// What has an array's memory; slices of an array have the same.
+    ///
+    /// # Safety
+    /// The array is valid.
+    #[expect(clippy::unused_self, reason = "only `find` makes sure of the layout")]
+    pub(super) unsafe fn owner(&self, array: NdArray) -> *const c_void {
+        // SAFETY: the caller's promise.
+        unsafe { owner(array) }
     }
 
     /// Whether an array is in order.
@@ -113,5 +123,5 @@ fn first_word_points_to_owner(functions: &Functions) -> Result<bool> {
 
 /// Whether a word may be a pointer to an object: aligned, and not a small number.
 fn is_heap_like(word: *const c_void) -> bool {
-    word.addr() % size_of::<usize>() == 0 && word.addr() > 1 << 16
+    word.addr().is_multiple_of(size_of::<usize>()) && word.addr() > 1 << 16
 }

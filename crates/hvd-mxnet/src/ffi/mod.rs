@@ -17,5 +17,5 @@ mod push;
 
 pub(crate) use api::is_synchronous;
 pub use api::{EngineType, load};
-pub(crate) use array::{Access, Array};
+pub(crate) use array::{Access, Array, leave_distinct};
 pub(crate) use push::{Push, push};

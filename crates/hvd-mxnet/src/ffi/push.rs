@@ -1,14 +1,14 @@
 //! Operations of MXNet's engine: what is pushed, run and completed.
 //!
 //! MXNet calls the operation on a thread of its own when the arrays are ready, and deletes it after
-//! its completion, or without having called it if an array's computation has failed. Completion is
-//! three words, valid beyond the call: a function, and its first two arguments.
+//! its completion, or without having called it if an array's computation has failed. What completes
+//! it is three words, valid beyond the call: a function, and its first two arguments.
 
 use std::ffi::{CStr, c_int, c_void};
 
 use hvd_types::OpKind;
 
-use super::api::{Api, Context, api};
+use super::api::{Api, DeviceContext, api};
 use super::array::RawArray;
 use crate::error::{Error, Result};
 
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 const WITH_ON_START: c_int = 20_000;
 
 /// All arrays are in host memory.
-static HOST: Context = Context {
+static HOST: DeviceContext = DeviceContext {
     device_type: 1,
     device: 0,
 };
@@ -24,27 +24,27 @@ static HOST: Context = Context {
 /// `FnProperty::kCPUPrioritized`: the queue that honours priorities.
 static PRIORITIZED: c_int = 3;
 
-type Callback = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void);
+type CallbackFunction = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void);
 
 /// `CallbackOnComplete`, and `CallbackOnStart`, whose function may be missing.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct EngineCallback {
-    callback: Option<Callback>,
+    callback: Option<CallbackFunction>,
     engine: *mut c_void,
     parameter: *mut c_void,
 }
 
 /// The right, and the duty, to complete an operation that MXNet has started.
-pub(crate) struct Completion {
+pub(crate) struct PushCompletion {
     api: &'static Api,
     on_complete: EngineCallback,
 }
 
 // SAFETY: MXNet's engine lets an operation be completed from any thread.
-unsafe impl Send for Completion {}
+unsafe impl Send for PushCompletion {}
 
-impl Completion {
+impl PushCompletion {
     /// Completes the operation. An error is raised where one of its arrays is waited for.
     pub(crate) fn finish(self, result: Result<()>) {
         let Err(error) = result else {
@@ -88,17 +88,20 @@ pub(crate) struct Push<'a> {
     pub(crate) priority: i32,
 }
 
-type Run = Box<dyn FnOnce(Completion) + Send>;
+type PushedFunction = Box<dyn FnOnce(PushCompletion) + Send>;
 
 /// What travels through MXNet as an address.
 struct Pushed {
     api: &'static Api,
     /// Taken when it is called.
-    run: Option<Run>,
+    run: Option<PushedFunction>,
 }
 
 /// Pushes an operation, which MXNet runs when no earlier operation uses its arrays any more.
-pub(crate) fn push(order: &Push<'_>, run: impl FnOnce(Completion) + Send + 'static) -> Result<()> {
+pub(crate) fn push(
+    order: &Push<'_>,
+    run: impl FnOnce(PushCompletion) + Send + 'static,
+) -> Result<()> {
     let api = api()?;
     let many = |_| Error::Mxnet("too many arrays".to_owned());
     let reads = c_int::try_from(order.read.len()).map_err(many)?;
@@ -174,7 +177,7 @@ fn start(on_complete: *mut c_void, pushed: *mut c_void) {
     // SAFETY: the parameter is what `push` made; MXNet calls an operation once, and deletes its
     // parameter after it has been completed or, at the earliest, after this call has begun.
     let Pushed { api, run } = unsafe { &mut *pushed.cast::<Pushed>() };
-    let completion = Completion { api, on_complete };
+    let completion = PushCompletion { api, on_complete };
     // Taken out first: completing the operation deletes the parameter.
     if let Some(run) = run.take() {
         run(completion);

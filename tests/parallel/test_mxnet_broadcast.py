@@ -29,6 +29,7 @@ def test_in_place() -> None:
     assert_same(tensor, mine((17, 3), rank=root))
 
 
+@pytest.mark.usefixtures("several_ranks")
 def test_on_process_sets() -> None:
     own = even_and_odd()[hvd.rank() % 2]
     root = own.ranks[-1]

@@ -48,6 +48,7 @@ def test_groups() -> None:
     assert hvd.grouped_allgather(empty) is empty
 
 
+@pytest.mark.usefixtures("several_ranks")
 def test_movements_on_process_sets() -> None:
     own = even_and_odd()[hvd.rank() % 2]
     everything = everyones((2 * own.size(), 2), ranks=own.ranks)
@@ -124,8 +125,6 @@ def test_alltoall_of_ranks_that_disagree() -> None:
 
 def test_alltoall_of_splits_that_do_not_fit() -> None:
     size = hvd.size()
-    with refused("divisible|splits"):
-        hvd.alltoall(mx.nd.ones((size + 1,)) if size > 1 else mx.nd.ones((1,)), splits=[1, 1, 1])
     with refused("sum up to"):
         hvd.alltoall(mx.nd.ones((size,)), splits=[2] * size)
     with refused("splits were given"):

@@ -51,6 +51,7 @@ def test_groups() -> None:
     assert hvd.grouped_reducescatter(empty) is empty
 
 
+@pytest.mark.usefixtures("several_ranks")
 def test_on_process_sets() -> None:
     own = even_and_odd()[hvd.rank() % 2]
     total = everyones((17, 3), ranks=own.ranks).sum(axis=0)[share(17, own.rank(), own.size())]

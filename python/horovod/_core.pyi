@@ -271,7 +271,7 @@ def mxnet_load(path: str, naive: bool) -> int:
     Raises ImportError if it is not loaded or lacks a function that is needed.
     """
 
-def mxnet_start(
+def mxnet_collective(
     kind: str,
     name: object,
     grouped: bool,
@@ -281,29 +281,14 @@ def mxnet_start(
     prescale: float,
     postscale: float,
     root: int,
-    process_set: object,
-    priority: int,
-) -> list[int]:
-    """Pushes an allreduce or a broadcast to MXNet's engine and returns at once.
-
-    `inputs` are the handles of arrays that the caller keeps during the call. Returns handles of new
-    arrays, which the caller owns; none if the operation is in place. Errors of the operation are
-    raised by MXNet, where an array is waited for.
-    """
-
-def mxnet_run(
-    kind: str,
-    name: object,
-    grouped: bool,
-    inputs: Sequence[int],
-    op: int,
-    prescale: float,
-    postscale: float,
     splits: Sequence[int],
     process_set: object,
     priority: int,
 ) -> tuple[list[int], list[int]]:
-    """Pushes an allgather, an alltoall or a reducescatter to MXNet's engine and waits for it.
+    """Pushes an operation to MXNet's engine; `inputs` are handles of arrays that the caller keeps.
 
-    Returns handles of new arrays, which the caller owns, and the rows received from each rank.
+    An allreduce or a broadcast returns at once; its errors are raised by MXNet, where an array is
+    waited for. Other operations, whose results have a length of their own, are waited for. Returns
+    handles of new arrays, which the caller owns (none if the operation is in place), and the rows
+    received from each rank.
     """

@@ -2,15 +2,14 @@
 //! and reducescatter. MXNet cannot make an array longer later, so arrays are made when the length is
 //! known, and the caller waits for them.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use hvd_engine::{OperationOutput, Submission, TensorTarget};
 use hvd_types::{DType, OpKind, Shape};
 
 use crate::error::{Error, Result};
-use crate::ffi::{Access, Array, Push, push};
+use crate::ffi::{Access, Array, Push, PushCompletion, push};
 use crate::operation::CollectiveCall;
 
 /// What such an operation gives back.
@@ -24,17 +23,43 @@ pub struct Outputs {
 
 /// An operation that goes on, whether it is waited for or not.
 #[derive(Debug)]
-pub struct PendingRun(Receiver<Result<Outputs>>);
+pub struct PendingRun(Arc<RunResult>);
+
+/// The result, from its arrival until it is taken.
+#[derive(Debug, Default)]
+struct RunResult {
+    result: Mutex<Option<Result<Outputs>>>,
+    arrived: Condvar,
+}
 
 impl PendingRun {
     /// Waits up to `limit`; `None` if it has not ended by then.
-    pub fn wait(&mut self, limit: Duration) -> Option<Result<Outputs>> {
-        match self.0.recv_timeout(limit) {
-            Ok(result) => Some(result),
-            Err(RecvTimeoutError::Timeout) => None,
-            // MXNet has dropped the operation without running it.
-            Err(RecvTimeoutError::Disconnected) => Some(Err(Error::Skipped)),
+    pub fn wait(&self, limit: Duration) -> Option<Result<Outputs>> {
+        let result = self.0.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .0
+            .arrived
+            .wait_timeout_while(result, limit, |it| it.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+    }
+}
+
+/// What the operation reports to. MXNet drops an operation without running it if what computes its
+/// input has failed; that is reported, too.
+struct RunReport(Option<Arc<RunResult>>);
+
+impl RunReport {
+    fn send(&mut self, result: Result<Outputs>) {
+        if let Some(place) = self.0.take() {
+            *place.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            place.arrived.notify_one();
         }
+    }
+}
+
+impl Drop for RunReport {
+    fn drop(&mut self) {
+        self.send(Err(Error::Skipped));
     }
 }
 
@@ -61,22 +86,24 @@ pub fn run(operation: CollectiveCall, inputs: &[usize]) -> Result<PendingRun> {
         kind: operation.kind,
         priority: operation.priority,
     };
-    let (sender, receiver) = sync_channel(1);
-    push(&order, move |completion| {
+    let result = Arc::<RunResult>::default();
+    let mut report = RunReport(Some(Arc::clone(&result)));
+    let run = move |completion: PushCompletion| {
         let submissions = tensors
             .iter()
             .map(|tensor| tensor.submission(&operation, &name))
             .collect();
-        operation.submit(&name, submissions, move |result| {
+        let then = move |result: Result<Vec<OperationOutput>>| {
             let result = result.and_then(|outcomes| collect(&tensors, outcomes));
             drop(tensors);
             // An error goes to the caller; MXNet would raise it a second time.
             completion.finish(Ok(()));
-            // Nothing is received if the caller was interrupted.
-            let _ = sender.try_send(result);
-        });
-    })?;
-    Ok(PendingRun(receiver))
+            report.send(result);
+        };
+        operation.submit(&name, submissions, Box::new(then));
+    };
+    push(&order, Box::new(run))?;
+    Ok(PendingRun(result))
 }
 
 fn collect(tensors: &[SizedLaterArray], outcomes: Vec<OperationOutput>) -> Result<Outputs> {

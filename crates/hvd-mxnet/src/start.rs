@@ -4,11 +4,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hvd_engine::Submission;
+use hvd_engine::{OperationOutput, Submission};
 use hvd_types::{DType, Shape};
 
 use crate::error::{Error, Result};
-use crate::ffi::{Access, Array, Push, is_synchronous, leave_distinct, push};
+use crate::ffi::{Access, Array, Push, PushCompletion, is_synchronous, leave_distinct, push};
 use crate::operation::CollectiveCall;
 
 /// Where results go.
@@ -58,7 +58,7 @@ pub fn start(operation: CollectiveCall, inputs: &[usize], target: Target) -> Res
     };
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
     let report = is_synchronous().then(|| Arc::clone(&failure));
-    push(&order, move |completion| {
+    let run = move |completion: PushCompletion| {
         let checked = if shares_memory {
             check_overlap(&tensors)
         } else {
@@ -70,15 +70,17 @@ pub fn start(operation: CollectiveCall, inputs: &[usize], target: Target) -> Res
                 .map(|tensor| tensor.submission(&operation, &name))
                 .collect()
         });
-        operation.submit(&name, submissions, move |result| {
+        let then = move |result: Result<Vec<OperationOutput>>| {
             if let (Some(report), Err(error)) = (report, &result) {
                 *report.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
             }
             completion.finish(result.map(drop));
             // Until here they keep the memory alive.
             drop(tensors);
-        });
-    })?;
+        };
+        operation.submit(&name, submissions, Box::new(then));
+    };
+    push(&order, Box::new(run))?;
     // MXNet's engine for debugging loses errors, but has run the operation by now.
     let failed = failure
         .lock()

@@ -54,7 +54,7 @@ mod _core {
     #[pymodule_export]
     use super::mpi::{abort_mpi_if_failed, mpi_enabled, mpi_threads_supported};
     #[pymodule_export]
-    use super::mxnet::{mxnet_load, mxnet_run, mxnet_start};
+    use super::mxnet::{mxnet_collective, mxnet_load};
     #[pymodule_export]
     use super::objects::{check_object, object_done, sign_object};
     #[pymodule_export]

@@ -14,5 +14,4 @@ def register_tensorflow() -> list[str]:
 
 
 mxnet_load = _core.mxnet_load
-mxnet_start = _core.mxnet_start
-mxnet_run = _core.mxnet_run
+mxnet_collective = _core.mxnet_collective

@@ -45,41 +45,6 @@ _load()
 _HAS_GPUS = mx.context.num_gpus() > 0
 
 
-def start(
-    kind: str,
-    arrays: Sequence[Any],
-    name: object,
-    priority: int,
-    process_set: object,
-    *,
-    in_place: bool,
-    grouped: bool = False,
-    op: int = 1,
-    scaling: tuple[float, float] = (1.0, 1.0),
-    root: int = 0,
-) -> list[Any]:
-    """Pushes an operation whose results have the shapes of its inputs; returns the results."""
-
-    def push(arrays: Sequence[Any]) -> list[Any]:
-        handles = framework_ops.mxnet_start(
-            kind,
-            name,
-            grouped,
-            [array.handle.value for array in arrays],
-            in_place,
-            op,
-            *scaling,
-            root,
-            process_set,
-            priority,
-        )
-        return list(arrays) if in_place else _wrapped(handles, arrays)
-
-    if _HAS_GPUS and any(map(is_on_gpu, arrays)):
-        return _by_way_of_host(push, arrays, in_place)
-    return push(arrays)
-
-
 def run(
     kind: str,
     arrays: Sequence[Any],
@@ -87,30 +52,36 @@ def run(
     priority: int,
     process_set: object,
     *,
+    in_place: bool = False,
     grouped: bool = False,
     op: int = 1,
     scaling: tuple[float, float] = (1.0, 1.0),
+    root: int = 0,
     splits: Sequence[int] = (),
 ) -> tuple[list[Any], list[int]]:
-    """Runs an operation whose results have lengths of their own; returns them and the splits."""
+    """Pushes an operation, and waits unless its results have the shapes of its inputs.
+
+    Returns the results and the rows received from each rank.
+    """
     received: list[int] = []
 
     def push(arrays: Sequence[Any]) -> list[Any]:
+        nonlocal received
         handles = [array.handle.value for array in arrays]
         try:
-            outputs, splits_received = framework_ops.mxnet_run(
-                kind, name, grouped, handles, op, *scaling, splits, process_set, priority
+            outputs, received = framework_ops.mxnet_collective(
+                *(kind, name, grouped, handles, in_place, op, *scaling, root, splits),
+                *(process_set, priority),
             )
         except ValueError:
             # If an input could not be computed, this raises the reason.
             for array in arrays:
                 array.wait_to_read()
             raise
-        received.extend(splits_received)
-        return _wrapped(outputs, arrays)
+        return list(arrays) if in_place else _wrapped(outputs, arrays)
 
     if _HAS_GPUS and any(map(is_on_gpu, arrays)):
-        return _by_way_of_host(push, arrays, False), received
+        return _by_way_of_host(push, arrays, in_place), received
     return push(arrays), received
 
 

@@ -37,8 +37,8 @@ def allreduce(
     """Returns the tensor reduced over all ranks. The highest `priority` is reduced first."""
     op = _reduction(op, average)
     scaling = (prescale_factor, postscale_factor)
-    results = engine.start(
-        "allreduce", [tensor], name, priority, process_set, in_place=False, op=op, scaling=scaling
+    results, _ = engine.run(
+        "allreduce", [tensor], name, priority, process_set, op=op, scaling=scaling
     )
     return results[0]
 
@@ -56,7 +56,7 @@ def allreduce_(
     """As `allreduce`, in place."""
     op = _reduction(op, average)
     scaling = (prescale_factor, postscale_factor)
-    engine.start(
+    engine.run(
         "allreduce", [tensor], name, priority, process_set, in_place=True, op=op, scaling=scaling
     )
     return tensor
@@ -75,17 +75,17 @@ def grouped_allreduce(
     """Returns several tensors reduced over all ranks, all at once."""
     if not tensors:
         return tensors
-    return engine.start(
+    results, _ = engine.run(
         "allreduce",
         tensors,
         name,
         priority,
         process_set,
-        in_place=False,
         grouped=True,
         op=_reduction(op, average),
         scaling=(prescale_factor, postscale_factor),
     )
+    return results
 
 
 def grouped_allreduce_(
@@ -100,7 +100,7 @@ def grouped_allreduce_(
 ) -> Sequence[Any]:
     """As `grouped_allreduce`, in place."""
     if tensors:
-        engine.start(
+        engine.run(
             "allreduce",
             tensors,
             name,
@@ -149,9 +149,7 @@ def broadcast(
 ) -> Any:
     """Returns the root's tensor on every rank."""
     root = require_count(root_rank, "root_rank")
-    results = engine.start(
-        "broadcast", [tensor], name, priority, process_set, in_place=False, root=root
-    )
+    results, _ = engine.run("broadcast", [tensor], name, priority, process_set, root=root)
     return results[0]
 
 
@@ -164,7 +162,7 @@ def broadcast_(
 ) -> Any:
     """Overwrites the tensor with the root's."""
     root = require_count(root_rank, "root_rank")
-    engine.start("broadcast", [tensor], name, priority, process_set, in_place=True, root=root)
+    engine.run("broadcast", [tensor], name, priority, process_set, in_place=True, root=root)
     return tensor
 
 

@@ -246,8 +246,13 @@ pub(crate) fn leave_distinct(arrays: &mut Vec<RawArray>) -> Result<bool> {
         None => array.0.addr(),
     };
     let count = arrays.len();
-    arrays.sort_by_key(memory_of);
-    arrays.dedup_by_key(|array| memory_of(array));
+    let mut seen: Vec<usize> = Vec::with_capacity(count);
+    arrays.retain(|array| {
+        let memory = memory_of(array);
+        let is_new = !seen.contains(&memory);
+        seen.push(memory);
+        is_new
+    });
     Ok(arrays.len() < count)
 }
 

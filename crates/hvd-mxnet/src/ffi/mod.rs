@@ -18,4 +18,4 @@ mod push;
 pub(crate) use api::is_synchronous;
 pub use api::{EngineType, load};
 pub(crate) use array::{Access, Array, leave_distinct};
-pub(crate) use push::{Push, push};
+pub(crate) use push::{Push, PushCompletion, push};

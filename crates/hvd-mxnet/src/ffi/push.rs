@@ -88,7 +88,8 @@ pub(crate) struct Push<'a> {
     pub(crate) priority: i32,
 }
 
-type PushedFunction = Box<dyn FnOnce(PushCompletion) + Send>;
+/// What an operation does; it is called once.
+pub(crate) type PushedFunction = Box<dyn FnOnce(PushCompletion) + Send>;
 
 /// What travels through MXNet as an address.
 struct Pushed {
@@ -98,10 +99,7 @@ struct Pushed {
 }
 
 /// Pushes an operation, which MXNet runs when no earlier operation uses its arrays any more.
-pub(crate) fn push(
-    order: &Push<'_>,
-    run: impl FnOnce(PushCompletion) + Send + 'static,
-) -> Result<()> {
+pub(crate) fn push(order: &Push<'_>, run: PushedFunction) -> Result<()> {
     let api = api()?;
     let many = |_| Error::Mxnet("too many arrays".to_owned());
     let reads = c_int::try_from(order.read.len()).map_err(many)?;
@@ -113,7 +111,7 @@ pub(crate) fn push(
     };
     let pushed = Box::into_raw(Box::new(Pushed {
         api,
-        run: Some(Box::new(run)),
+        run: Some(run),
     }));
     // SAFETY: the function is the one for this version; MXNet copies the lists, the context and the
     // property during the call, and the name is static. The deleter fits the parameter.

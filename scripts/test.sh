@@ -30,8 +30,17 @@ install_tensorflow() {
 }
 install_wheel_beside_tensorflow() { "$TENSORFLOW/pip" install --force-reinstall --no-deps dist/*.whl; }
 
-# Both are gigabytes, and are downloaded while Rust is compiled and tested.
-install_frameworks() { install_torch && install_tensorflow; }
+# MXNet needs an old NumPy, and Sockeye is told to take this MXNet.
+MXNET=$PWD/.venv-mxnet/bin
+install_mxnet() {
+    [ -x "$MXNET/pip" ] || "$PYTHON" -m venv "$PWD/.venv-mxnet"
+    "$MXNET/pip" install mxnet==1.9.1 numpy==1.23.5 mpi4py portalocker pyyaml sacrebleu==1.4.14 pytest pytest-timeout 'cloudpickle>=2'
+    "$MXNET/pip" install --no-deps sockeye==2.3.24
+}
+install_wheel_beside_mxnet() { "$MXNET/pip" install --force-reinstall --no-deps dist/*.whl; }
+
+# They are gigabytes, and are downloaded while Rust is compiled and tested.
+install_frameworks() { install_torch && install_tensorflow && install_mxnet; }
 start_installing_frameworks() { install_frameworks & FRAMEWORKS=$!; }
 frameworks() { wait "$FRAMEWORKS"; }
 on_two_ranks() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider "$@"; }
@@ -39,8 +48,15 @@ tensorflow() { on_two_ranks tests/parallel/test_tensorflow_*.py; }
 keras() { on_two_ranks tests/parallel/test_keras_*.py; }
 tensorflow_jobs() { "$TENSORFLOW/python" -m pytest -q tests/integration/test_{tensorflow,keras}_*.py tests/single/test_{tensorflow,keras}_*.py; }
 
+mxnet() { "$MXNET/horovodrun" -np 2 "$MXNET/python" -m pytest -q -p no:cacheprovider tests/parallel/test_mxnet_*.py; }
+# Sockeye on several hosts is in scripts/test_matrix.sh.
+mxnet_jobs() {
+    [ "$(id -u)" != 0 ] || debian openmpi-bin
+    "$MXNET/python" -m pytest -q tests/single/test_mxnet_*.py tests/integration/test_mxnet_*.py
+}
+
 # What has a step of its own.
-APART=(--ignore-glob='*/test_tensorflow_*' --ignore-glob='*/test_keras_*')
+APART=(--ignore-glob='*/test_tensorflow_*' --ignore-glob='*/test_keras_*' --ignore-glob='*/test_mxnet_*')
 single() { "$BIN/python" -m pytest -q tests/single; }
 # Each rank runs the same tests; a failure on any rank fails the job.
 parallel() { local np=$1; shift; env "$@" "$BIN/horovodrun" -np "$np" "$BIN/python" -m pytest -q -p no:cacheprovider tests/parallel; }
@@ -77,7 +93,7 @@ all)
     step "documentation site" docs_site
     step "Rust tests" core
     step "fuzz targets build" fuzz_targets
-    step "torch and TensorFlow" frameworks
+    step "torch, TensorFlow and MXNet" frameworks
     step "wheel" scripts/wheel.sh
     step "install the wheel" install_wheel
     step "single process" single
@@ -88,6 +104,9 @@ all)
     step "2 ranks, TensorFlow" tensorflow
     step "2 ranks, Keras" keras
     step "whole jobs, TensorFlow and Keras" tensorflow_jobs
+    step "install the wheel beside MXNet" install_wheel_beside_mxnet
+    step "2 ranks, MXNet" mxnet
+    step "whole jobs, MXNet and Sockeye" mxnet_jobs
     step "whole jobs" integration
     step "faults" chaos
     step "several hosts" hosts

@@ -22,6 +22,9 @@ MATRIX=(
     "keras-2 3.11 tensorflow-cpu tf_keras TF_USE_LEGACY_KERAS=1"
     "keras-torch 3.11 keras torch KERAS_BACKEND=torch"
     "keras-jax 3.11 keras jax KERAS_BACKEND=jax"
+    "mxnet-1.8 3.11 mxnet==1.8.0.post0 numpy==1.23.5 sockeye==2.3.24 mpi4py"
+    "mxnet-1.9 3.11 mxnet==1.9.1 numpy==1.23.5 mpi4py"
+    "mxnet-2.0 3.11 mxnet==2.0.0b1 numpy==1.23.5 mpi4py"
     "launchers 3.11 numpy torch"
 )
 PLACE=$PWD/.venv-matrix
@@ -49,7 +52,7 @@ install_row() {
 }
 
 # Runs what has the framework in its name: tests, those of every framework as far as they are about it, and examples.
-# TensorFlow and Keras have files of their own, which are named: nothing else has to wait for their import.
+# TensorFlow, Keras and MXNet have files of their own, which are named: nothing else has to wait for their import.
 tests_of() {
     local venv=$1 framework=$2 pytest=("$1/bin/python" -m pytest -q -p no:cacheprovider)
     local ranks=("$venv/bin/horovodrun" -np "$NP" "${pytest[@]}")
@@ -58,6 +61,13 @@ tests_of() {
         "${pytest[@]}" tests/single/test_{tensorflow,keras}_*.py tests/integration/test_{tensorflow,keras}_*.py || return
         "${ranks[@]}" tests/parallel/test_tensorflow_*.py || return
         "${ranks[@]}" tests/parallel/test_keras_*.py
+        ;;
+    # With the MXNet that Sockeye wants, Sockeye as well, also on hosts made of namespaces.
+    mxnet)
+        [ "$(id -u)" != 0 ] || { scripts/hosts.sh packages; scripts/mpi.sh debian; }
+        "${pytest[@]}" tests/single/test_mxnet_*.py tests/integration/test_mxnet_*.py || return
+        "${pytest[@]}" tests/hosts/test_mxnet_*.py || [ $? = 5 ] || return
+        "${ranks[@]}" tests/parallel/test_mxnet_*.py
         ;;
     keras) "${ranks[@]}" tests/parallel/test_keras_*.py ;;
     # All implementations of MPI, and the tests that take long.

@@ -265,3 +265,33 @@ def tensorflow_register() -> list[str]:
 
     Raises ImportError if TensorFlow is not loaded or lacks a function that is needed.
     """
+
+def mxnet_load(path: str, naive: bool) -> int:
+    """Looks up the functions of the MXNet library at `path`, which this process has loaded, and
+    returns its version, such as 10901. `naive` is whether its engine is NaiveEngine, which loses
+    the errors of operations: they are raised by the call then.
+
+    Raises ImportError if it is not loaded or lacks a function that is needed.
+    """
+
+def mxnet_collective(
+    kind: str,
+    name: object,
+    grouped: bool,
+    inputs: Sequence[int],
+    in_place: bool,
+    op: int,
+    prescale: float,
+    postscale: float,
+    root: int,
+    splits: Sequence[int],
+    process_set: object,
+    priority: int,
+) -> tuple[list[int], list[int]]:
+    """Pushes an operation to MXNet's engine; `inputs` are handles of arrays that the caller keeps.
+
+    An allreduce or a broadcast returns at once; its errors are raised by MXNet, where an array is
+    waited for. Other operations, whose results have a length of their own, are waited for. Returns
+    handles of new arrays, which the caller owns (none if the operation is in place), and the rows
+    received from each rank.
+    """

@@ -5,8 +5,8 @@ others before it leaves. A rank where it failed leaves at once, which ends the t
 too; the next test starts with all ranks in step. Process sets can be added and removed in tests
 marked with `dynamic_process_sets`.
 
-TensorFlow's tests and those of Keras are files that are named on the command line, so that nothing
-else waits for their import: `horovodrun -np 2 pytest tests/parallel/test_tensorflow_*.py`.
+The tests of TensorFlow, Keras and MXNet are files that are named on the command line, so that
+nothing else waits for their import: `horovodrun -np 2 pytest tests/parallel/test_tensorflow_*.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ from horovod.common import basics, collectives
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 
-collect_ignore_glob = ["test_jax_*.py", "test_keras_*.py", "test_tensorflow_*.py"]
+collect_ignore_glob = [
+    "test_jax_*.py",
+    "test_keras_*.py",
+    "test_mxnet_*.py",
+    "test_tensorflow_*.py",
+]
 
 PASSED = pytest.StashKey[bool]()
 DYNAMIC = "dynamic_process_sets"

@@ -19,6 +19,7 @@ PAGES = {
     "acceptance_torch.md": {"Operations and optimizer": 40, "Training": 9},
     "acceptance_keras.md": {"Training, saving, callbacks": 11, "Beyond upstream's list": 8},
     "acceptance_tensorflow.md": {"Operations and training": 33},
+    "acceptance_mxnet.md": {"Operations and training": 12, "Beyond upstream's list": 9},
 }
 """Sections and how many rows they have."""
 

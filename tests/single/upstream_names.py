@@ -117,6 +117,20 @@ TORCH = {
     """,
 }
 
+MXNET_OPERATIONS = """
+    allgather grouped_allgather allreduce allreduce_ grouped_allreduce grouped_allreduce_ alltoall
+    broadcast broadcast_ reducescatter grouped_reducescatter
+"""
+MXNET = {
+    "horovod.mxnet": f"""
+        {BASICS} {SETS} {REDUCTIONS} {MXNET_OPERATIONS} is_homogeneous Compression allgather_object
+        broadcast_object broadcast_parameters DistributedOptimizer DistributedTrainer
+        check_extension split_list
+    """,
+    "horovod.mxnet.mpi_ops": MXNET_OPERATIONS,
+    "horovod.mxnet.functions": "allgather_object broadcast_object",
+    "horovod.mxnet.compression": COMPRESSION,
+}
 TENSORFLOW = {
     "horovod.tensorflow": f"""
         {BASICS} {SETS} {REDUCTIONS} {TENSORFLOW_OPERATIONS} elastic Compression allreduce

@@ -1,15 +1,15 @@
 //! `--check-build`: what this build can do, as three lists of boxes. A framework gets its cross when
-//! this release supports it and it is installed; it is not imported, so the answer is immediate.
+//! it is installed; it is not imported, so the answer is immediate.
 
 use std::fmt::Write as _;
 
 use crate::VERSION;
 
-/// Frameworks, their Python packages, and whether this release supports them.
-const FRAMEWORKS: [(&str, &str, Support); 3] = [
-    ("TensorFlow", "tensorflow", Support::Here),
-    ("PyTorch", "torch", Support::Here),
-    ("MXNet", "mxnet", Support::Coming),
+/// Frameworks and their Python packages.
+const FRAMEWORKS: [(&str, &str); 3] = [
+    ("TensorFlow", "tensorflow"),
+    ("PyTorch", "torch"),
+    ("MXNet", "mxnet"),
 ];
 
 const CONTROLLERS: [(&str, bool); 2] = [("MPI", true), ("Gloo", true)];
@@ -22,23 +22,15 @@ const OPERATIONS: [(&str, bool); 5] = [
     ("Gloo", true),
 ];
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Support {
-    Here,
-    Coming,
-}
-
 /// The whole text; `is_installed` answers for Python packages.
 pub(crate) fn table(is_installed: &dyn Fn(&str) -> bool) -> String {
-    let frameworks = FRAMEWORKS
-        .map(|(name, package, support)| (name, support == Support::Here && is_installed(package)));
+    let frameworks = FRAMEWORKS.map(|(name, package)| (name, is_installed(package)));
     let mut text = format!("Horovod v{VERSION}:\n");
     list(&mut text, "Frameworks", &frameworks);
     list(&mut text, "Controllers", &CONTROLLERS);
     list(&mut text, "Tensor Operations", &OPERATIONS);
-    text.push_str("\nMXNet will be supported in a later release.\n");
     text.push_str(
-        "Gloo stands for Horovod's own native transport. MPI is opened at run time if chosen.\n",
+        "\nGloo stands for Horovod's own native transport. MPI is opened at run time if chosen.\n",
     );
     text
 }
@@ -55,11 +47,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_supported_and_installed_frameworks_are_checked() {
+    fn only_installed_frameworks_are_checked() {
         let all = table(&|_| true);
         assert!(all.starts_with(&format!("Horovod v{VERSION}:\n\nAvailable Frameworks:\n")));
         assert!(
-            all.contains("    [X] TensorFlow\n    [X] PyTorch\n    [ ] MXNet\n"),
+            all.contains("    [X] TensorFlow\n    [X] PyTorch\n    [X] MXNet\n"),
             "{all}"
         );
         assert!(table(&|package| package == "torch").contains("    [ ] TensorFlow\n"));

@@ -30,7 +30,7 @@ pub(crate) fn group_name(kind: OpKind, given: &Bound<'_, PyAny>) -> PyResult<Opt
 }
 
 /// A name as text. Objects that are no strings are formatted as in an f-string.
-fn text(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+pub(crate) fn text(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if given.is_none() {
         return Ok(None);
     }
@@ -59,6 +59,11 @@ impl ReductionArguments {
             prescale: factor(prescale)?,
             postscale: factor(postscale)?,
         })
+    }
+
+    /// Reduction, prescale and postscale factor.
+    pub(crate) fn parts(self) -> (ReduceOp, f64, f64) {
+        (self.op, self.prescale, self.postscale)
     }
 
     /// The submission with this reduction.

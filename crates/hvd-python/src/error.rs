@@ -71,6 +71,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     TensorFlow(#[from] hvd_tensorflow::Error),
     #[error(transparent)]
+    Mxnet(#[from] hvd_mxnet::Error),
+    #[error(transparent)]
     Python(#[from] PyErr),
 }
 
@@ -81,13 +83,16 @@ impl From<Error> for PyErr {
         match error {
             Error::Python(error) => error,
             Error::TensorFlow(_) => PyImportError::new_err(text),
+            Error::Mxnet(error) if error.is_unusable_library() => PyImportError::new_err(text),
             Error::Engine(error) if error.class() != ErrorClass::InvalidArgument => internal(text),
             Error::Bootstrap(error) if !error.is_configuration() => internal(text),
-            Error::Transport(_)
+            Error::Mxnet(hvd_mxnet::Error::Engine(_))
+            | Error::Transport(_)
             | Error::Store(_)
             | Error::NoAnswer
             | Error::ForeignObject { .. } => internal(text),
             Error::Engine(_)
+            | Error::Mxnet(_)
             | Error::Config(_)
             | Error::Mpi(_)
             | Error::Bootstrap(_)

@@ -22,6 +22,7 @@ mod jax;
 mod launcher;
 mod logging;
 mod mpi;
+mod mxnet;
 mod objects;
 mod process_sets;
 mod session;
@@ -55,6 +56,8 @@ mod _core {
     use super::launcher::{run_commandline, store_get, store_put};
     #[pymodule_export]
     use super::mpi::{abort_mpi_if_failed, mpi_enabled, mpi_threads_supported};
+    #[pymodule_export]
+    use super::mxnet::{mxnet_collective, mxnet_load};
     #[pymodule_export]
     use super::objects::{check_object, object_done, sign_object};
     #[pymodule_export]

@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("hvd-jax", &["hvd-types", "hvd-engine"]),
     ("hvd-tensorflow", &["hvd-types", "hvd-engine"]),
+    ("hvd-mxnet", &["hvd-types", "hvd-engine"]),
     ("hvd-simulate", &["hvd-types", "hvd-wire", "hvd-engine"]),
     (
         "hvd-launch",
@@ -48,6 +49,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hvd-engine",
             "hvd-jax",
             "hvd-tensorflow",
+            "hvd-mxnet",
             "hvd-cli",
         ],
     ),

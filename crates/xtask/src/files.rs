@@ -21,6 +21,7 @@ const UNSAFE: &[&str] = &[
     "crates/hvd-mpi/src/ffi",
     "crates/hvd-jax/src/ffi",
     "crates/hvd-tensorflow/src/ffi",
+    "crates/hvd-mxnet/src/ffi",
     "crates/hvd-python/src/tensor.rs",
     "crates/hvd-python/src/fork.rs",
     "crates/hvd-python/src/stack/os.rs",

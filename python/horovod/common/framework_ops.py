@@ -16,3 +16,7 @@ def register_tensorflow() -> list[str]:
 def jax_handler() -> int:
     """The address of the function that compiled programs of JAX call."""
     return _core.jax_handler()
+
+
+mxnet_load = _core.mxnet_load
+mxnet_collective = _core.mxnet_collective

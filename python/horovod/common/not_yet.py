@@ -5,7 +5,6 @@ says so when it is imported.
 from __future__ import annotations
 
 INSTEAD = {
-    "mxnet": "use horovod.torch, horovod.tensorflow or horovod.keras",
     "ray": "start jobs with horovodrun or horovod.run()",
     "spark": "start jobs with horovodrun or horovod.run()",
 }

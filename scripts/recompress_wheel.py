@@ -14,6 +14,7 @@ from zopfli import ZipFile
 
 
 def recompress(wheel: Path) -> None:
+    """Replaces a wheel by a smaller one with the same content."""
     smaller = wheel.with_suffix(".tmp")
     with ZipFile(wheel) as old, ZipFile(smaller, "w", ZIP_DEFLATED) as new:
         for entry in old.infolist():

@@ -39,8 +39,15 @@ install_mxnet() {
 }
 install_wheel_beside_mxnet() { "$MXNET/pip" install --force-reinstall --no-deps dist/*.whl; }
 
+JAX=$PWD/.venv-jax/bin
+install_jax() {
+    [ -x "$JAX/pip" ] || "$PYTHON" -m venv "$PWD/.venv-jax"
+    "$JAX/pip" install jax flax optax keras pytest pytest-timeout 'cloudpickle>=2'
+}
+install_wheel_beside_jax() { "$JAX/pip" install --force-reinstall --no-deps dist/*.whl; }
+
 # They are gigabytes, and are downloaded while Rust is compiled and tested.
-install_frameworks() { install_torch && install_tensorflow && install_mxnet; }
+install_frameworks() { install_torch && install_tensorflow && install_mxnet && install_jax; }
 start_installing_frameworks() { install_frameworks & FRAMEWORKS=$!; }
 frameworks() { wait "$FRAMEWORKS"; }
 on_two_ranks() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider "$@"; }
@@ -55,8 +62,11 @@ mxnet_jobs() {
     "$MXNET/python" -m pytest -q tests/single/test_mxnet_*.py tests/integration/test_mxnet_*.py
 }
 
+jax() { "$JAX/horovodrun" -np 2 "$JAX/python" -m pytest -q -p no:cacheprovider tests/parallel/test_jax_*.py; }
+jax_jobs() { "$JAX/python" -m pytest -q tests/integration/test_jax_*.py; }
+
 # What has a step of its own.
-APART=(--ignore-glob='*/test_tensorflow_*' --ignore-glob='*/test_keras_*' --ignore-glob='*/test_mxnet_*')
+APART=(--ignore-glob='*/test_'{tensorflow,keras,mxnet,jax}'_*')
 single() { "$BIN/python" -m pytest -q tests/single; }
 # Each rank runs the same tests; a failure on any rank fails the job.
 parallel() { local np=$1; shift; env "$@" "$BIN/horovodrun" -np "$np" "$BIN/python" -m pytest -q -p no:cacheprovider tests/parallel; }
@@ -93,7 +103,7 @@ all)
     step "documentation site" docs_site
     step "Rust tests" core
     step "fuzz targets build" fuzz_targets
-    step "torch, TensorFlow and MXNet" frameworks
+    step "torch, TensorFlow, MXNet and JAX" frameworks
     step "wheel" scripts/wheel.sh
     step "install the wheel" install_wheel
     step "single process" single
@@ -107,6 +117,9 @@ all)
     step "install the wheel beside MXNet" install_wheel_beside_mxnet
     step "2 ranks, MXNet" mxnet
     step "whole jobs, MXNet and Sockeye" mxnet_jobs
+    step "install the wheel beside JAX" install_wheel_beside_jax
+    step "2 ranks, JAX" jax
+    step "whole jobs, JAX" jax_jobs
     step "whole jobs" integration
     step "faults" chaos
     step "several hosts" hosts

@@ -7,9 +7,7 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "jax":
         raise
-    raise ImportError(
-        "horovod.jax needs JAX, which is not installed: pip install jax"
-    ) from _error
+    raise ImportError("horovod.jax needs JAX, which is not installed: pip install jax") from _error
 
 from horovod.common.basics import (
     counters,

@@ -29,7 +29,8 @@ pub(crate) struct ArrayBuffer {
 }
 
 /// Answers the question for the version of the interface, by echoing XLA's own: what is used here
-/// has not changed. Returns whether this was the question.
+/// has not changed. XLA of version 0.1 asks without its functions, and of version 0.0 not at all.
+/// Returns whether this was the question.
 ///
 /// # Safety
 /// The frame is valid.
@@ -46,10 +47,11 @@ pub(super) unsafe fn answer_metadata(frame: &CallFrame) -> bool {
     let metadata = unsafe { &*extension.cast::<MetadataExtension>() }.metadata;
     // SAFETY: it is XLA's place for the answer.
     let metadata = unsafe { &mut *metadata };
-    // SAFETY: the functions of XLA are part of every frame.
-    let ours = unsafe { &(*frame.api).version };
-    metadata.api_version.major = ours.major;
-    metadata.api_version.minor = ours.minor;
+    // SAFETY: a frame's functions are absent or valid.
+    let api = unsafe { frame.api.as_ref() };
+    let (major, minor) = api.map_or((0, 1), |api| (api.version.major, api.version.minor));
+    metadata.api_version.major = major;
+    metadata.api_version.minor = minor;
     true
 }
 

@@ -22,6 +22,11 @@ MATRIX=(
     "keras-2 3.11 tensorflow-cpu tf_keras TF_USE_LEGACY_KERAS=1"
     "keras-torch 3.11 keras torch KERAS_BACKEND=torch"
     "keras-jax 3.11 keras jax KERAS_BACKEND=jax"
+    "jax-0.4.31 3.11 jax==0.4.31 jaxlib==0.4.31"
+    "jax-0.4.38 3.11 jax==0.4.38 jaxlib==0.4.38"
+    "jax-0.6 3.11 jax==0.6.2 jaxlib==0.6.2"
+    "jax-0.10 3.11 jax==0.10.2 flax optax"
+    "jax-newest 3.13 jax flax optax"
     "launchers 3.11 numpy torch"
 )
 PLACE=$PWD/.venv-matrix
@@ -49,7 +54,7 @@ install_row() {
 }
 
 # Runs what has the framework in its name: tests, those of every framework as far as they are about it, and examples.
-# TensorFlow and Keras have files of their own, which are named: nothing else has to wait for their import.
+# TensorFlow, Keras and JAX have files of their own, which are named: nothing else has to wait for their import.
 tests_of() {
     local venv=$1 framework=$2 pytest=("$1/bin/python" -m pytest -q -p no:cacheprovider)
     local ranks=("$venv/bin/horovodrun" -np "$NP" "${pytest[@]}")
@@ -60,6 +65,11 @@ tests_of() {
         "${ranks[@]}" tests/parallel/test_keras_*.py
         ;;
     keras) "${ranks[@]}" tests/parallel/test_keras_*.py ;;
+    jax)
+        mapfile -t alone < <(compgen -G 'tests/single/test_jax_*.py'; compgen -G 'tests/integration/test_jax_*.py')
+        [ "${#alone[@]}" -eq 0 ] || "${pytest[@]}" "${alone[@]}" || return
+        "${ranks[@]}" tests/parallel/test_jax_*.py
+        ;;
     # All implementations of MPI, and the tests that take long.
     launchers)
         scripts/mpi.sh debian openmpi mpich intel && "${pytest[@]}" tests/hpc

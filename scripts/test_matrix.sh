@@ -25,6 +25,11 @@ MATRIX=(
     "mxnet-1.8 3.11 mxnet==1.8.0.post0 numpy==1.23.5 sockeye==2.3.24 mpi4py"
     "mxnet-1.9 3.11 mxnet==1.9.1 numpy==1.23.5 mpi4py"
     "mxnet-2.0 3.11 mxnet==2.0.0b1 numpy==1.23.5 mpi4py"
+    "jax-0.4.31 3.11 jax==0.4.31 jaxlib==0.4.31"
+    "jax-0.4.38 3.11 jax==0.4.38 jaxlib==0.4.38"
+    "jax-0.6 3.11 jax==0.6.2 jaxlib==0.6.2"
+    "jax-0.10 3.11 jax==0.10.2 flax optax"
+    "jax-newest 3.13 jax flax optax"
     "launchers 3.11 numpy torch"
 )
 PLACE=$PWD/.venv-matrix
@@ -52,7 +57,7 @@ install_row() {
 }
 
 # Runs what has the framework in its name: tests, those of every framework as far as they are about it, and examples.
-# TensorFlow, Keras and MXNet have files of their own, which are named: nothing else has to wait for their import.
+# The other frameworks have files of their own, which are named: nothing else has to wait for their import.
 tests_of() {
     local venv=$1 framework=$2 pytest=("$1/bin/python" -m pytest -q -p no:cacheprovider)
     local ranks=("$venv/bin/horovodrun" -np "$NP" "${pytest[@]}")
@@ -70,6 +75,11 @@ tests_of() {
         "${ranks[@]}" tests/parallel/test_mxnet_*.py
         ;;
     keras) "${ranks[@]}" tests/parallel/test_keras_*.py ;;
+    jax)
+        mapfile -t alone < <(compgen -G 'tests/single/test_jax_*.py'; compgen -G 'tests/integration/test_jax_*.py')
+        [ "${#alone[@]}" -eq 0 ] || "${pytest[@]}" "${alone[@]}" || return
+        "${ranks[@]}" tests/parallel/test_jax_*.py
+        ;;
     # All implementations of MPI, and the tests that take long.
     launchers)
         scripts/mpi.sh debian openmpi mpich intel && "${pytest[@]}" tests/hpc

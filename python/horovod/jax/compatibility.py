@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import jax
 from jax.interpreters import mlir
 
+# Older versions number the stages of a call in another way, and cannot register its target.
 OLDEST = (0, 4, 31)
+TESTED = "0.4.31 to 0.12.0"
 
 
 def _require_version() -> None:
@@ -18,20 +21,26 @@ def _require_version() -> None:
         oldest = ".".join(map(str, OLDEST))
         raise ImportError(
             f"horovod.jax needs JAX {oldest} or newer, whose programs can call functions of other "
-            f"libraries; this is {jax.__version__}"
+            f"libraries; this is {jax.__version__}, and {TESTED} are tested"
         )
 
 
 _require_version()
 
-try:
-    from jax import ffi
-except ImportError:
-    from jax.extend import ffi
-try:
-    from jax.extend.core import Primitive
-except ImportError:
-    from jax.core import Primitive
+
+def _module(*names: str) -> Any:
+    """The first of these modules that exists."""
+    for name in names[:-1]:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return importlib.import_module(names[-1])
+
+
+ffi = _module("jax.ffi", "jax.extend.ffi")
+_core = _module("jax.extend.core")
+Primitive = getattr(_core, "Primitive", None) or _module("jax.core").Primitive
 
 ffi_lowering = ffi.ffi_lowering
 

@@ -63,8 +63,9 @@ def batched(
     return run(moved), [None if at is None else 1 for at in dims]
 
 
-def _keep(used: list[bool], equation: Any) -> tuple[list[bool], Any]:
-    """A rank that does not need the result still has to take part."""
+def _keep(*used_and_equation: Any) -> tuple[list[bool], Any]:
+    """A rank that does not need the result still has to take part. Newer JAX passes more first."""
+    equation = used_and_equation[-1]
     return [True] * len(equation.invars), equation
 
 

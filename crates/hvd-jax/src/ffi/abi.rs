@@ -1,5 +1,6 @@
-//! The structures of XLA's foreign function interface, as `xla/ffi/api/c_api.h` lays them out since
-//! version 0.1 of it. Later versions append fields, and say so in `struct_size`.
+//! The structures of XLA's foreign function interface, as `xla/ffi/api/c_api.h` lays them out in
+//! version 0.0 (JAX 0.4.31) to 0.5 (JAX 0.12). Later versions append fields. The size of [`Api`]
+//! counts its last functions since JAX 0.6; before, their order changed without another version.
 
 use std::ffi::{c_char, c_void};
 
@@ -46,6 +47,9 @@ pub(super) struct Metadata {
     pub(super) struct_size: usize,
     pub(super) api_version: ApiVersion,
 }
+
+/// `XLA_FFI_API_MAJOR` of these layouts.
+pub(super) const MAJOR: i32 = 0;
 
 /// `XLA_FFI_Api_Version`
 #[repr(C)]

@@ -6,7 +6,7 @@ use hvd_engine::{TensorSource, TensorTarget};
 use hvd_types::{DType, Shape};
 
 use super::abi::{
-    Api, BUFFER, ByteSpan, CallFrame, CreateError, F64, Header, METADATA, MetadataExtension,
+    Api, BUFFER, ByteSpan, CallFrame, CreateError, F64, Header, MAJOR, METADATA, MetadataExtension,
     RawBuffer, RawBuffers, S64, SCALAR, STRING, Scalar, XlaError,
 };
 use super::future::Future;
@@ -28,8 +28,9 @@ pub(crate) struct ArrayBuffer {
     pub(crate) shape: Shape,
 }
 
-/// Answers the question for the version of the interface, by echoing XLA's own: what is used here
-/// has not changed. Returns whether this was the question.
+/// Answers the question for the version of the interface, by echoing XLA's own minor one: what is
+/// used here has not changed since 0.1. XLA of version 0.1 asks without its functions, and of
+/// version 0.0 not at all. Returns whether this was the question.
 ///
 /// # Safety
 /// The frame is valid.
@@ -46,10 +47,10 @@ pub(super) unsafe fn answer_metadata(frame: &CallFrame) -> bool {
     let metadata = unsafe { &*extension.cast::<MetadataExtension>() }.metadata;
     // SAFETY: it is XLA's place for the answer.
     let metadata = unsafe { &mut *metadata };
-    // SAFETY: the functions of XLA are part of every frame.
-    let ours = unsafe { &(*frame.api).version };
-    metadata.api_version.major = ours.major;
-    metadata.api_version.minor = ours.minor;
+    // SAFETY: a frame's functions are absent or valid.
+    let api = unsafe { frame.api.as_ref() };
+    metadata.api_version.major = MAJOR;
+    metadata.api_version.minor = api.map_or(1, |api| api.version.minor);
     true
 }
 
@@ -243,4 +244,35 @@ unsafe fn list<'a, T>(first: *const T, size: i64) -> &'a [T] {
 
 fn missing(name: &str) -> Error {
     Error::Argument(format!("the call has no attribute `{name}`, or an odd one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::zeroed;
+
+    use super::super::abi::{Extension, Metadata};
+    use super::*;
+
+    #[test]
+    fn xla_of_version_0_1_asks_for_the_version_without_its_functions() {
+        // SAFETY: numbers and pointers, which may be null.
+        let mut metadata: Metadata = unsafe { zeroed() };
+        let mut question = MetadataExtension {
+            base: Extension {
+                struct_size: size_of::<MetadataExtension>(),
+                kind: METADATA,
+                next: std::ptr::null_mut(),
+            },
+            metadata: &raw mut metadata,
+        };
+        // SAFETY: as above.
+        let mut frame: CallFrame = unsafe { zeroed() };
+        // SAFETY: the frame is valid.
+        assert!(!unsafe { answer_metadata(&frame) });
+        frame.header.extension = (&raw mut question).cast();
+        // SAFETY: as above, and so is its extension.
+        assert!(unsafe { answer_metadata(&frame) });
+        let answer = &metadata.api_version;
+        assert_eq!((answer.major, answer.minor), (0, 1));
+    }
 }

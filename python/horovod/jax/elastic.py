@@ -24,9 +24,11 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_failure(error: Exception) -> bool:
-    """Whether this is the error of a compiled program in which a collective has failed."""
-    failed = isinstance(error, jax.errors.JaxRuntimeError)
-    return failed and "HorovodInternalError: " in str(error)
+    """Whether this is the error of a compiled program in which a collective has failed.
+
+    JaxRuntimeError, but ValueError from a program that runs in the thread that calls it.
+    """
+    return isinstance(error, (RuntimeError, ValueError)) and "HorovodInternalError: " in str(error)
 
 
 def _reset() -> None:

@@ -12,16 +12,18 @@ import numpy as np
 from jax import core
 from jax.interpreters import mlir
 
+from horovod.common.basics import before_leaving
 from horovod.common.framework_ops import jax_handler
 from horovod.jax import compatibility
 from horovod.jax.collective import KINDS, Collective
+from horovod.jax.pending import wait_for_programs
 
 TARGET = "horovod_collective"
 TOKEN = core.ShapedArray((1,), np.dtype(np.uint8))
 
 
 class Program:
-    """What is known of a program while it is translated: its last token, and how many calls it has."""
+    """What is known of a program while it is translated: its last token and its number of calls."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -62,6 +64,7 @@ class Program:
 
 def _lower(context: Any, *arrays: Any, collective: Collective) -> list[Any]:
     _refuse_several_devices(context, collective)
+    before_leaving(wait_for_programs)
     program = Program.of(context)
     call = compatibility.ffi_lowering(TARGET, has_side_effect=True)
     with_token = context.replace(
@@ -87,9 +90,9 @@ def _refuse_several_devices(context: Any, collective: Collective) -> None:
     devices = compatibility.device_count(context.module_context.axis_context)
     if devices > 1:
         raise NotImplementedError(
-            f"hvd.{collective.kind} in a program for {devices} devices of one process: each of them "
-            "would call it. Call it outside of jit, where arrays that are spread over devices are "
-            "reduced shard by shard, or give each process one device"
+            f"hvd.{collective.kind} in a program for {devices} devices of one process: each of "
+            "them would call it. Call it outside of jit, where arrays that are spread over devices "
+            "are reduced shard by shard, or give each process one device"
         )
 
 

@@ -74,7 +74,10 @@ def test_synthetic_benchmark(horovodrun) -> None:
     assert total == pytest.approx(2 * each, abs=0.2)
 
 
-def test_a_rank_that_needs_no_results_waits_for_its_programs(horovodrun, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["", "hvd.shutdown()"])
+def test_a_rank_that_needs_no_results_waits_for_its_programs(
+    horovodrun, tmp_path: Path, end: str
+) -> None:
     """JAX runs programs in the background; rank 1 is at its end before they have run."""
     (tmp_path / "train.py").write_text(
         "import time, jax, jax.numpy as jnp, horovod.jax as hvd\n"
@@ -85,7 +88,7 @@ def test_a_rank_that_needs_no_results_waits_for_its_programs(horovodrun, tmp_pat
         "for _ in range(20):\n"
         "    it = step(it)\n"
         "if hvd.rank() == 0:\n"
-        "    print('sum', it.sum())\n"
+        f"    print('sum', it.sum())\n{end}\n"
     )
     done = horovodrun("-np", "2", sys.executable, str(tmp_path / "train.py"), timeout=60)
     assert done.returncode == 0, done.stderr

@@ -55,7 +55,7 @@ def test_a_missing_framework_is_explained(module: str, package: str) -> None:
     assert f"pip install {module}" in run_python(code)
 
 
-@pytest.mark.parametrize("package", ["jax", "ray", "spark", "spark.torch", "ray.elastic"])
+@pytest.mark.parametrize("package", ["ray", "spark", "spark.torch", "ray.elastic"])
 def test_packages_that_are_not_there_yet_say_so(package: str) -> None:
     code = f"try:\n    import horovod.{package}\nexcept ImportError as error:\n    print(error)"
     (sentence,) = run_python(code).splitlines()

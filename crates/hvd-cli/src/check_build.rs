@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use crate::VERSION;
 
 /// Frameworks and their Python packages.
-const FRAMEWORKS: [(&str, &str); 3] = [
+const FRAMEWORKS: [(&str, &str); 4] = [
     ("TensorFlow", "tensorflow"),
     ("PyTorch", "torch"),
     ("MXNet", "mxnet"),
+    ("JAX", "jax"),
 ];
 
 const CONTROLLERS: [(&str, bool); 2] = [("MPI", true), ("Gloo", true)];
@@ -51,7 +52,7 @@ mod tests {
         let all = table(&|_| true);
         assert!(all.starts_with(&format!("Horovod v{VERSION}:\n\nAvailable Frameworks:\n")));
         assert!(
-            all.contains("    [X] TensorFlow\n    [X] PyTorch\n    [X] MXNet\n"),
+            all.contains("    [X] TensorFlow\n    [X] PyTorch\n    [X] MXNet\n    [X] JAX\n"),
             "{all}"
         );
         assert!(table(&|package| package == "torch").contains("    [ ] TensorFlow\n"));

@@ -12,7 +12,7 @@ const SHARED: &[&str] = &["common"];
 
 /// Packages that use another framework's: who, and whose.
 const BRIDGES: &[(&str, &[&str])] = &[
-    ("_keras", &["numpy", "tensorflow", "torch"]),
+    ("_keras", &["jax", "numpy", "tensorflow", "torch"]),
     ("keras", &["_keras"]),
     ("tensorflow", &["_keras"]),
 ];

@@ -1,7 +1,7 @@
-"""Keras on anything else, JAX above all: what travels are NumPy arrays.
+"""Keras on anything else, JAX above all: outside of its steps, what travels are NumPy arrays.
 
-The step of Keras on JAX is one compiled function. It calls back into Python for the reduction, with
-all gradients at once.
+The step of Keras on JAX is one compiled function. On the CPU the reduction of all gradients is part
+of it; on other devices the step calls back into Python for it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,13 @@ class Steps:
         return results
 
     def _call(self, gradients: list[Any]) -> list[Any]:
+        """Reduces them in one collective, as part of the compiled step where that is possible."""
         import jax
+
+        if jax.default_backend() == "cpu":
+            import horovod.jax as compiled
+
+            return self._reduce(compiled, gradients)
         from jax.experimental import io_callback
 
         results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in gradients]
@@ -114,25 +120,22 @@ class Steps:
         return io_callback(self._reduce_arrays, results, *gradients, ordered=True)
 
     def _reduce_arrays(self, *gradients: Any) -> list[Any]:
-        """Reduces them, all under way at the same time."""
+        return self._reduce(hvd, [np.asarray(each) for each in gradients])
+
+    def _reduce(self, framework: Any, gradients: list[Any]) -> list[Any]:
         settings = self.settings
         factor = settings.gradient_predivide_factor
-        compressed = [settings.compression.compress(np.asarray(each)) for each in gradients]
-        handles = [
-            hvd.allreduce_async(
-                array,
-                name=f"{self.name}.grad_{place}",
-                op=settings.op,
-                prescale_factor=1.0 / factor,
-                postscale_factor=factor,
-                process_set=settings.process_set,
-            )
-            for place, (array, _) in enumerate(compressed)
-        ]
-        return [
-            settings.compression.decompress(hvd.synchronize(handle), ctx)
-            for handle, (_, ctx) in zip(handles, compressed)
-        ]
+        compressed = [settings.compression.compress(each) for each in gradients]
+        reduced = framework.grouped_allreduce(
+            [array for array, _ in compressed],
+            name=f"{self.name}.gradients",
+            op=settings.op,
+            prescale_factor=1.0 / factor,
+            postscale_factor=factor,
+            process_set=settings.process_set,
+        )
+        decompress = settings.compression.decompress
+        return [decompress(array, ctx) for array, (_, ctx) in zip(reduced, compressed)]
 
 
 def broadcast_variables(variables: list[Any], root_rank: int) -> None:

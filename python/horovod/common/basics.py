@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from horovod import _core
@@ -16,6 +16,8 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import is_iterable
 
 _callbacks_registered = False
+_waits: list[Callable[[float | None], None]] = []
+_SECONDS_WITHOUT_PROGRESS = 60.0
 
 
 class JobPosition(NamedTuple):
@@ -124,8 +126,24 @@ def _after_fork_in_child() -> None:
     _forget_all()
 
 
+def before_leaving(wait: Callable[[float | None], None]) -> None:
+    """Has `shutdown`, and the end of a program without an exception, wait for a framework first.
+
+    `wait` is given the seconds without progress after which it gives up; None for none.
+    """
+    if wait not in _waits:
+        _waits.append(wait)
+
+
+def _wait_for_frameworks(limit: float | None) -> None:
+    if _core.is_initialized():
+        for wait in _waits:
+            wait(limit)
+
+
 def shutdown() -> None:
     """Leaves the job. Operations that have not ended fail, here and on the other ranks."""
+    _wait_for_frameworks(_SECONDS_WITHOUT_PROGRESS)
     _core.shutdown()
     # Handles stay until the next init(): other threads may be about to synchronize them.
     _clear_position()
@@ -133,7 +151,10 @@ def shutdown() -> None:
 
 def _shutdown_at_exit() -> None:
     """Leaves the job at the end of the program, saying so if an exception ended it."""
-    _core.shutdown(_uncaught_exception())
+    error = _uncaught_exception()
+    if not error:
+        _wait_for_frameworks(None)
+    _core.shutdown(error)
     _core.leave_launcher()
     _forget_all()
     # mpi4py finalizes MPI after this, which would wait for a rank that has failed.

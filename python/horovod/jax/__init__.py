@@ -46,7 +46,15 @@ from horovod.common.process_sets import (
     remove_process_set,
 )
 from horovod.common.util import Adasum, Average, Max, Min, Product, Sum
+from horovod.jax import elastic
 from horovod.jax.compression import Compression
+from horovod.jax.functions import (
+    allgather_object,
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
+from horovod.jax.grad import grad, value_and_grad
 from horovod.jax.mpi_ops import (
     allgather,
     allreduce,
@@ -59,11 +67,15 @@ from horovod.jax.mpi_ops import (
     join,
     reducescatter,
 )
+from horovod.jax.optimizer import DistributedGradientTransformation, DistributedOptimizer
+from horovod.jax.sync_batch_norm import sync_batch_statistics
 
 __all__ = [
     "Adasum",
     "Average",
     "Compression",
+    "DistributedGradientTransformation",
+    "DistributedOptimizer",
     "HorovodInternalError",
     "Max",
     "Min",
@@ -72,10 +84,14 @@ __all__ = [
     "Sum",
     "add_process_set",
     "allgather",
+    "allgather_object",
     "allreduce",
     "alltoall",
     "barrier",
     "broadcast",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
     "ccl_built",
     "counters",
     "cross_rank",
@@ -83,9 +99,11 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
+    "grad",
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_reducescatter",
@@ -108,4 +126,15 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
+    "sync_batch_statistics",
+    "value_and_grad",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`hvd.linen` and `hvd.nnx` need flax, which is imported with their first use."""
+    if name not in ("linen", "nnx"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module(f"horovod.jax.{name}")

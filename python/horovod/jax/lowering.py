@@ -12,9 +12,11 @@ import numpy as np
 from jax import core
 from jax.interpreters import mlir
 
+from horovod.common.basics import before_leaving
 from horovod.common.framework_ops import jax_handler
 from horovod.jax import compatibility
 from horovod.jax.collective import KINDS, Collective
+from horovod.jax.pending import wait_for_programs
 
 TARGET = "horovod_collective"
 TOKEN = core.ShapedArray((1,), np.dtype(np.uint8))
@@ -62,6 +64,7 @@ class Program:
 
 def _lower(context: Any, *arrays: Any, collective: Collective) -> list[Any]:
     _refuse_several_devices(context, collective)
+    before_leaving(wait_for_programs)
     program = Program.of(context)
     call = compatibility.ffi_lowering(TARGET, has_side_effect=True)
     with_token = context.replace(

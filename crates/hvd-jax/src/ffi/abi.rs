@@ -1,5 +1,5 @@
 //! The structures of XLA's foreign function interface, as `xla/ffi/api/c_api.h` lays them out in
-//! version 0.0 (JAX 0.4.31) to 0.5 (JAX 0.12). Later versions append fields. The size of [`Api`]
+//! version 0.0 (JAX 0.4.31) to 0.5 (JAX 0.12). Later versions append fields. The size of [`XlaApi`]
 //! counts its last functions since JAX 0.6; before, their order changed without another version.
 
 use std::ffi::{c_char, c_void};
@@ -120,13 +120,13 @@ pub(super) const EXECUTE: i32 = 3;
 #[repr(C)]
 pub(super) struct CallFrame {
     pub(super) header: Header,
-    pub(super) api: *const Api,
+    pub(super) api: *const XlaApi,
     pub(super) context: *mut c_void,
     pub(super) stage: i32,
     pub(super) arguments: RawBuffers,
     pub(super) results: RawBuffers,
     pub(super) attributes: RawAttributes,
-    /// Exists if [`Api`] has the functions for it.
+    /// Exists if [`XlaApi`] has the functions for it.
     pub(super) future: *mut XlaFuture,
 }
 
@@ -147,12 +147,12 @@ pub(super) struct FutureArguments {
     pub(super) error: *mut XlaError,
 }
 
-/// A function of [`Api`] that takes its arguments as a structure.
+/// A function of [`XlaApi`] that takes its arguments as a structure.
 pub(super) type ApiFunction<Arguments> = unsafe extern "C" fn(*mut Arguments) -> *mut XlaError;
 
 /// `XLA_FFI_Api`, up to the last function that is used.
 #[repr(C)]
-pub(super) struct Api {
+pub(super) struct XlaApi {
     pub(super) header: Header,
     pub(super) version: ApiVersion,
     pub(super) internal: *const c_void,

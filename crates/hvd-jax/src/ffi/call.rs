@@ -6,8 +6,8 @@ use hvd_engine::{TensorSource, TensorTarget};
 use hvd_types::{DType, Shape};
 
 use super::abi::{
-    Api, BUFFER, ByteSpan, CallFrame, CreateError, F64, Header, MAJOR, METADATA, MetadataExtension,
-    RawBuffer, RawBuffers, S64, SCALAR, STRING, Scalar, XlaError,
+    BUFFER, ByteSpan, CallFrame, CreateError, F64, Header, MAJOR, METADATA, MetadataExtension,
+    RawBuffer, RawBuffers, S64, SCALAR, STRING, Scalar, XlaApi, XlaError,
 };
 use super::future::Future;
 use crate::dtype;
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// A call that has not returned.
 pub(crate) struct Call<'frame> {
     frame: &'frame mut CallFrame,
-    api: &'static Api,
+    api: &'static XlaApi,
 }
 
 /// An array that came with the call, or the place of a result.
@@ -139,7 +139,7 @@ impl<'frame> Call<'frame> {
 }
 
 /// XLA's form of an error.
-pub(super) fn create_error(api: &Api, error: &Error) -> *mut XlaError {
+pub(super) fn create_error(api: &XlaApi, error: &Error) -> *mut XlaError {
     let message = CString::new(error.text().replace('\0', " ")).unwrap_or_default();
     let mut arguments = CreateError {
         header: header::<CreateError>(),

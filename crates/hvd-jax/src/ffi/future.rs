@@ -2,13 +2,13 @@
 
 use std::mem::offset_of;
 
-use super::abi::{Api, FutureArguments, XlaFuture};
+use super::abi::{FutureArguments, XlaApi, XlaFuture};
 use super::call::{create_error, header};
 use crate::error::Result;
 
 /// XLA's promise, to be kept once.
 pub(crate) struct Future {
-    api: &'static Api,
+    api: &'static XlaApi,
     raw: *mut XlaFuture,
 }
 
@@ -17,8 +17,8 @@ unsafe impl Send for Future {}
 
 impl Future {
     /// A new one, and what XLA wants to see of it; `None` if this XLA has none.
-    pub(super) fn new(api: &'static Api) -> Option<(Self, *mut XlaFuture)> {
-        let needed = offset_of!(Api, set_error) + size_of::<usize>();
+    pub(super) fn new(api: &'static XlaApi) -> Option<(Self, *mut XlaFuture)> {
+        let needed = offset_of!(XlaApi, set_error) + size_of::<usize>();
         if api.header.struct_size < needed {
             return None;
         }

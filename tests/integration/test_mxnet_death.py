@@ -36,6 +36,29 @@ except hvd.HorovodInternalError as error:
 """
 
 
+# Rank 1 is late, and no rank waits for the last operation.
+UNFINISHED = """
+import sys, time
+import mxnet as mx
+import horovod.mxnet as hvd
+
+hvd.init()
+tensor = mx.nd.ones((10,))
+if hvd.rank() == 1:
+    time.sleep(0.5)
+if hvd.rank() == 1 or sys.argv[1] == "all":
+    hvd.allreduce_(tensor, name="last")
+"""
+
+
+@pytest.mark.parametrize("who", ["all", "some"])
+def test_a_program_may_end_without_waiting(who: str) -> None:
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "2", sys.executable, "-c"]
+    done = subprocess.run([*command, UNFINISHED, who], capture_output=True, text=True, timeout=25)
+    assert done.returncode == 0, done.stderr
+    assert "Error" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("waiting", "elements"), [("wait", 10), ("waitall", 1_000_000), ("allgather", 10)]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit as _atexit
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +55,7 @@ from horovod.common.process_sets import (
 from horovod.common.util import Adasum, Average, Max, Min, Product, Sum, split_list
 from horovod.mxnet import mpi_world as _mpi_world
 from horovod.mxnet.compression import Compression
+from horovod.mxnet.engine import finish_at_exit as _finish_at_exit
 from horovod.mxnet.functions import allgather_object, broadcast_object, broadcast_parameters
 from horovod.mxnet.mpi_ops import (
     allgather,
@@ -80,6 +82,9 @@ def init(comm: Any = None, process_sets: str | Sequence[ProcessSet] | None = Non
     """
     mpi = _mpi_world.initialize()
     _basics.init(comm, process_sets)
+    # Once, and after the registration of what it must precede.
+    _atexit.unregister(_finish_at_exit)
+    _atexit.register(_finish_at_exit)
     if mpi is not None and comm is None:
         _mpi_world.connect(mpi)
 

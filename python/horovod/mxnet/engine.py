@@ -6,8 +6,10 @@ are copied to the host and back.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,11 +17,12 @@ import mxnet as mx
 from mxnet.base import _LIB, MXNetError, register_error
 from mxnet.ndarray import NDArray
 
-from horovod.common import framework_ops
+from horovod.common import basics, framework_ops
 from horovod.common.exceptions import HorovodInternalError
 
 TESTED = "1.8.0, 1.9.1 and 2.0.0b1"
 _CLASS = "HorovodInternalError"
+_EXIT_SECONDS = 30.0
 
 
 @register_error(_CLASS)
@@ -107,6 +110,23 @@ def _by_way_of_host(
 def _wrapped(handles: Sequence[int], like: Sequence[Any]) -> list[Any]:
     """Arrays of the same classes as others; each frees its handle in the end."""
     return [type(array)(ctypes.c_void_p(handle)) for handle, array in zip(handles, like)]
+
+
+def finish_at_exit() -> None:
+    """Lets the operations of a program that ends well end, too, before the rank leaves the job.
+
+    Programs need not wait for the last step. If other ranks do not take part any more this ends
+    after a while, and the operations fail.
+    """
+    if basics.is_initialized() and basics._uncaught_exception() is None:
+        waiting = threading.Thread(target=_wait_for_all, name="hvd-mxnet-exit", daemon=True)
+        waiting.start()
+        waiting.join(_EXIT_SECONDS)
+
+
+def _wait_for_all() -> None:
+    with contextlib.suppress(MXNetError):
+        mx.nd.waitall()
 
 
 def is_array(value: object) -> bool:

@@ -65,7 +65,7 @@ def run(peer: str, options: argparse.Namespace) -> dict[str, dict[str, float]]:
         for words, variables in commands(peer, options.np, worker)
     ]
     try:
-        outputs = [job.communicate(timeout=300) for job in jobs]
+        outputs = [job.communicate(timeout=120) for job in jobs]
     finally:
         for job in jobs:
             job.kill()
@@ -73,6 +73,8 @@ def run(peer: str, options: argparse.Namespace) -> dict[str, dict[str, float]]:
     if any(job.returncode for job in jobs) or not lines:
         sys.exit(f"the job of {peer} failed:\n{outputs}")
     results = [json.loads(line.split("RESULT ", 1)[1]) for line in lines]
+    times = ", ".join(f"{it['what']}: {time_text(it['us'])}" for it in results)
+    print(f"{peer}: {times}", file=sys.stderr, flush=True)
     return {result["what"]: result for result in results}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -183,3 +184,10 @@ def test_another_compilation_keeps_the_names() -> None:
     rows = 3 if hvd.rank() == 0 else 8
     expected = 3 + 8 * (hvd.size() - 1)
     assert float(program(jnp.ones(rows))) == expected
+
+
+def test_inlined_programs_have_names_of_their_own() -> None:
+    inner = jax.jit(lambda it: hvd.allreduce(it, op=hvd.Sum), inline=True)
+    text = jax.jit(lambda it: (inner(it), inner(it * 2))).lower(jnp.ones(3)).as_text()
+    names = re.findall(r'name = "([^"]+)"', text)
+    assert len(set(names)) == 2, names

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 static UNNAMED: AtomicU64 = AtomicU64::new(0);
 
 /// What is done with the results of all arrays.
-pub(crate) type Then = Box<dyn FnOnce(Result<Vec<OperationOutput>>) + Send>;
+pub(crate) type Conclusion = Box<dyn FnOnce(Result<Vec<OperationOutput>>) + Send>;
 
 /// A collective operation without its arrays. Fields that a kind does not use keep their defaults.
 #[derive(Debug)]
@@ -71,7 +71,12 @@ impl CollectiveCall {
 
     /// Hands arrays, which are ready now, to the engine. `then` is called once, when all of them
     /// have ended.
-    pub(crate) fn submit(&self, name: &Arc<str>, submissions: Result<Vec<Submission>>, then: Then) {
+    pub(crate) fn submit(
+        &self,
+        name: &Arc<str>,
+        submissions: Result<Vec<Submission>>,
+        then: Conclusion,
+    ) {
         let worker = current_worker().map_err(Error::from);
         let (worker, mut submissions) = match worker.and_then(|it| Ok((it, submissions?))) {
             Ok(prepared) => prepared,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 static UNNAMED: AtomicU64 = AtomicU64::new(0);
 
 /// What is done with the results of all arrays.
-pub(crate) type Conclusion = Box<dyn FnOnce(Result<Vec<OperationOutput>>) + Send>;
+pub(crate) type WhenEnded = Box<dyn FnOnce(Result<Vec<OperationOutput>>) + Send>;
 
 /// A collective operation without its arrays. Fields that a kind does not use keep their defaults.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl CollectiveCall {
         &self,
         name: &Arc<str>,
         submissions: Result<Vec<Submission>>,
-        then: Conclusion,
+        then: WhenEnded,
     ) {
         let worker = current_worker().map_err(Error::from);
         let (worker, mut submissions) = match worker.and_then(|it| Ok((it, submissions?))) {

@@ -28,10 +28,20 @@ install_tensorflow() {
     "$TENSORFLOW/pip" install tensorflow-cpu pytest pytest-timeout 'cloudpickle>=2'
     "$TENSORFLOW/pip" install --no-deps tf_keras
 }
+# JAX likewise.
+JAX=$PWD/.venv-jax/bin
+install_jax() {
+    [ -x "$JAX/pip" ] || "$PYTHON" -m venv "$PWD/.venv-jax"
+    "$JAX/pip" install jax flax optax keras pytest pytest-timeout 'cloudpickle>=2'
+}
+install_wheel_beside_jax() { "$JAX/pip" install --force-reinstall --no-deps dist/*.whl; }
+jax() { "$JAX/horovodrun" -np 2 "$JAX/python" -m pytest -q -p no:cacheprovider tests/parallel/test_jax_*.py; }
+jax_jobs() { "$JAX/python" -m pytest -q tests/integration/test_jax_*.py; }
+
 install_wheel_beside_tensorflow() { "$TENSORFLOW/pip" install --force-reinstall --no-deps dist/*.whl; }
 
-# Both are gigabytes, and are downloaded while Rust is compiled and tested.
-install_frameworks() { install_torch && install_tensorflow; }
+# They are gigabytes, and are downloaded while Rust is compiled and tested.
+install_frameworks() { install_torch && install_tensorflow && install_jax; }
 start_installing_frameworks() { install_frameworks & FRAMEWORKS=$!; }
 frameworks() { wait "$FRAMEWORKS"; }
 on_two_ranks() { "$TENSORFLOW/horovodrun" -np 2 "$TENSORFLOW/python" -m pytest -q -p no:cacheprovider "$@"; }
@@ -40,7 +50,7 @@ keras() { on_two_ranks tests/parallel/test_keras_*.py; }
 tensorflow_jobs() { "$TENSORFLOW/python" -m pytest -q tests/integration/test_{tensorflow,keras}_*.py tests/single/test_{tensorflow,keras}_*.py; }
 
 # What has a step of its own.
-APART=(--ignore-glob='*/test_tensorflow_*' --ignore-glob='*/test_keras_*')
+APART=(--ignore-glob='*/test_tensorflow_*' --ignore-glob='*/test_keras_*' --ignore-glob='*/test_jax_*')
 single() { "$BIN/python" -m pytest -q tests/single; }
 # Each rank runs the same tests; a failure on any rank fails the job.
 parallel() { local np=$1; shift; env "$@" "$BIN/horovodrun" -np "$np" "$BIN/python" -m pytest -q -p no:cacheprovider tests/parallel; }
@@ -77,7 +87,7 @@ all)
     step "documentation site" docs_site
     step "Rust tests" core
     step "fuzz targets build" fuzz_targets
-    step "torch and TensorFlow" frameworks
+    step "torch, TensorFlow and JAX" frameworks
     step "wheel" scripts/wheel.sh
     step "install the wheel" install_wheel
     step "single process" single
@@ -88,6 +98,9 @@ all)
     step "2 ranks, TensorFlow" tensorflow
     step "2 ranks, Keras" keras
     step "whole jobs, TensorFlow and Keras" tensorflow_jobs
+    step "install the wheel beside JAX" install_wheel_beside_jax
+    step "2 ranks, JAX" jax
+    step "whole jobs, JAX" jax_jobs
     step "whole jobs" integration
     step "faults" chaos
     step "several hosts" hosts

@@ -22,7 +22,7 @@ from horovod.common import basics, collectives
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 
-collect_ignore_glob = ["test_keras_*.py", "test_tensorflow_*.py"]
+collect_ignore_glob = ["test_jax_*.py", "test_keras_*.py", "test_tensorflow_*.py"]
 
 PASSED = pytest.StashKey[bool]()
 DYNAMIC = "dynamic_process_sets"

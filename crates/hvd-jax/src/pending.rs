@@ -38,12 +38,12 @@ pub(crate) fn run(
 /// What has come of a call; shared by the thread of the call and the one that ends it.
 #[derive(Default)]
 struct Outcome {
-    state: Mutex<State>,
+    state: Mutex<CallState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-enum State {
+enum CallState {
     #[default]
     Running,
     /// The call has returned and left this.
@@ -55,10 +55,10 @@ impl Outcome {
     /// The result, if there is one; otherwise the call gets a future, or has to wait.
     fn take_or_leave(&self, call: &mut Call<'_>) -> Result<()> {
         let mut state = self.lock();
-        if matches!(*state, State::Running) {
+        if matches!(*state, CallState::Running) {
             match call.future() {
                 Some(future) => {
-                    *state = State::Left(future);
+                    *state = CallState::Left(future);
                     return Ok(());
                 }
                 // The engine ends every operation, so this wait ends.
@@ -66,13 +66,13 @@ impl Outcome {
             }
         }
         match std::mem::take(&mut *state) {
-            State::Ended(result) => result,
-            State::Running | State::Left(_) => Ok(()),
+            CallState::Ended(result) => result,
+            CallState::Running | CallState::Left(_) => Ok(()),
         }
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let running = |state: &mut State| matches!(state, State::Running);
+    fn wait<'a>(&self, state: MutexGuard<'a, CallState>) -> MutexGuard<'a, CallState> {
+        let running = |state: &mut CallState| matches!(state, CallState::Running);
         self.changed
             .wait_while(state, running)
             .unwrap_or_else(PoisonError::into_inner)
@@ -80,26 +80,26 @@ impl Outcome {
 
     fn end(&self, result: Result<()>) {
         let mut state = self.lock();
-        match std::mem::replace(&mut *state, State::Ended(Ok(()))) {
-            State::Left(future) => complete_elsewhere(future, result),
-            State::Running | State::Ended(_) => {
-                *state = State::Ended(result);
+        match std::mem::replace(&mut *state, CallState::Ended(Ok(()))) {
+            CallState::Left(future) => complete_elsewhere(future, result),
+            CallState::Running | CallState::Ended(_) => {
+                *state = CallState::Ended(result);
                 self.changed.notify_one();
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CallState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the thread `hvd-jax` does: a future, and what has come of its call.
-type Work = (Future, Result<()>);
+/// A future to complete, and what has come of its call.
+type EndedCall = (Future, Result<()>);
 
 /// Completes a future on the thread `hvd-jax`; without one, here.
 fn complete_elsewhere(future: Future, result: Result<()>) {
-    static THREAD: OnceLock<Option<Sender<Work>>> = OnceLock::new();
+    static THREAD: OnceLock<Option<Sender<EndedCall>>> = OnceLock::new();
     let mut work = (future, result);
     if let Some(sender) = THREAD.get_or_init(start_thread) {
         match sender.send(work) {
@@ -110,8 +110,8 @@ fn complete_elsewhere(future: Future, result: Result<()>) {
     work.0.complete(work.1);
 }
 
-fn start_thread() -> Option<Sender<Work>> {
-    let (sender, receiver) = mpsc::channel::<Work>();
+fn start_thread() -> Option<Sender<EndedCall>> {
+    let (sender, receiver) = mpsc::channel::<EndedCall>();
     let run = move || {
         for (future, result) in receiver {
             future.complete(result);

@@ -15,6 +15,7 @@ from horovod.common.process_sets import (
     usable_id,
 )
 from horovod.common.util import Adasum, Average
+from horovod.jax import forks
 
 # The engine's numbers of operations.
 KINDS = {"allreduce": 0, "allgather": 1, "broadcast": 2, "alltoall": 5, "reducescatter": 7}
@@ -90,6 +91,7 @@ def collective(
     **options: Any,
 ) -> Collective:
     """A collective with checked options."""
+    forks.check()
     if options.get("op") == Adasum:
         check_adasum(process_set)
     text = None if name is None else f"{name}"

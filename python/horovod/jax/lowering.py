@@ -23,7 +23,7 @@ TOKEN = core.ShapedArray((1,), np.dtype(np.uint8))
 
 
 class Program:
-    """What is known of a program while it is translated: its last token and its number of calls."""
+    """What is known of a program while it is translated: its last token, its number of calls."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -90,9 +90,9 @@ def _refuse_several_devices(context: Any, collective: Collective) -> None:
     devices = compatibility.device_count(context.module_context.axis_context)
     if devices > 1:
         raise NotImplementedError(
-            f"hvd.{collective.kind} in a program for {devices} devices of one process: each of "
-            "them would call it. Call it outside of jit, where arrays that are spread over devices "
-            "are reduced shard by shard, or give each process one device"
+            f"hvd.{collective.kind} in a program for {devices} devices of one process: each would "
+            "call it. Call it outside of jit, where arrays that are spread over devices are "
+            "reduced shard by shard, or give each process one device"
         )
 
 

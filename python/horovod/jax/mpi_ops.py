@@ -21,7 +21,8 @@ from horovod.common.util import Average, handle_average_backwards_compatibility
 from horovod.jax import host, shards
 from horovod.jax.collective import Collective, collective
 from horovod.jax.compression import Compression, Compressor
-from horovod.jax.gradients import differentiable, received_splits
+from horovod.jax.gradients import received_splits
+from horovod.jax.primitive import bind
 
 __all__ = [
     "allgather",
@@ -115,10 +116,7 @@ def alltoall(
         raise ValueError("alltoall: splits must be numbers, not values of a program")
     counts = tuple(collectives.check_splits(splits))
     it = collective("alltoall", name, process_set, splits=counts)
-    array = jnp.asarray(tensor)
-    if not core.trace_state_clean():
-        it.result_shape(array.shape)
-    (rows,) = _run(it, [array])
+    (rows,) = _run(it, [jnp.asarray(tensor)])
     return rows, jnp.asarray(received_splits(it), jnp.int32)
 
 
@@ -173,5 +171,5 @@ def _trace(it: Collective, arrays: list[Any]) -> list[Any]:
     if it.kind in ("broadcast", "alltoall"):
         members = enumerate(arrays)
         count = len(arrays)
-        return [differentiable(it.member(at, count), [array])[0] for at, array in members]
-    return differentiable(it, arrays)
+        return [bind(it.member(at, count), [array])[0] for at, array in members]
+    return bind(it, arrays)

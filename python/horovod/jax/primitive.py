@@ -6,7 +6,7 @@ Outside of one it runs at once (`host.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax import core
@@ -38,9 +38,16 @@ def _describe(*arrays: Any, collective: Collective) -> list[Any]:
     return [core.ShapedArray(collective.result_shape(it.shape), it.dtype) for it in arrays]
 
 
-def _batch(
-    arrays: Sequence[Array], dims: Sequence[Any], *, collective: Collective
-) -> tuple[list[Array], list[Any]]:
+def _batch(arrays: Sequence[Array], dims: Sequence[Any], *, collective: Collective) -> Any:
+    return batched(lambda them: bind(collective, them), collective, arrays, dims)
+
+
+def batched(
+    run: Callable[[Sequence[Array]], list[Array]],
+    collective: Collective,
+    arrays: Sequence[Array],
+    dims: Sequence[int | None],
+) -> tuple[list[Array], list[int | None]]:
     """Under `vmap` the batch is one more dimension, never the one that ranks divide."""
     if collective.kind == "allreduce" and collective.op == Adasum:
         raise NotImplementedError(
@@ -48,12 +55,12 @@ def _batch(
             "example; call hvd.allreduce outside of vmap"
         )
     if collective.kind in ("allreduce", "broadcast"):
-        return bind(collective, arrays), list(dims)
+        return run(arrays), list(dims)
     for array, at in zip(arrays, dims):
         if at is not None and array.ndim < 2:
             raise ValueError(f"{collective.kind} under vmap needs a dimension of rows per example")
     moved = [it if at is None else moveaxis(it, at, 1) for it, at in zip(arrays, dims)]
-    return bind(collective, moved), [None if at is None else 1 for at in dims]
+    return run(moved), [None if at is None else 1 for at in dims]
 
 
 def _keep(used: list[bool], equation: Any) -> tuple[list[bool], Any]:

@@ -8,7 +8,7 @@ use hvd_testkit::DEADLINE;
 use hvd_transport::testing::Wire;
 use hvd_types::{OpKind, ProcessSetId};
 
-use crate::jobs::{Job, floats, run, tensor};
+use crate::jobs::{Job, floats, pause, run, tensor};
 
 fn named(name: &str, values: &[f32]) -> Submission {
     Submission {
@@ -29,6 +29,18 @@ fn start_group(job: &Job, submissions: Vec<Submission>) -> Receiver<Result<Vec<O
     let then = move |ended| sender.send(ended).unwrap();
     job.engine
         .submit_group_with_callback(&"group".into(), submissions, then);
+    results
+}
+
+fn work(
+    job: &Job,
+    submissions: Vec<Submission>,
+    limit: Duration,
+) -> Receiver<Result<Vec<OperationOutput>>> {
+    let (sender, results) = mpsc::channel();
+    let then = move |ended| sender.send(ended).unwrap();
+    job.engine
+        .work_with_callback(&"work".into(), submissions, limit, then);
     results
 }
 
@@ -88,6 +100,36 @@ fn who_waits_without_a_word_does_not_wait_for_the_timeout_of_a_schedule(wire: Wi
     });
 }
 
+/// The thread that submits carries the operation out, and has the result when the call returns.
+fn callers_that_work_themselves(wire: Wire) {
+    run(wire, 2, |job| {
+        for round in 0_u8..40 {
+            let one = work(job, vec![named("", &[1.0])], DEADLINE);
+            assert_eq!(floats(&one.try_recv().unwrap().unwrap()[0]), [2.0]);
+            let pair = vec![named("", &[round.into()]), named("", &[3.0])];
+            let pair = work(job, pair, DEADLINE).try_recv().unwrap().unwrap();
+            assert_eq!(floats(&pair[0]), [2.0 * f32::from(round)]);
+        }
+    });
+}
+
+/// The other rank comes later than the caller's patience lasts.
+fn callers_that_give_up_working_are_still_told(wire: Wire) {
+    run(wire, 2, |job| {
+        for _ in 0..5 {
+            if job.rank_number() > 0.0 {
+                pause(Duration::from_millis(20));
+            }
+            let late = work(job, vec![named("", &[1.0])], Duration::from_millis(1));
+            assert_eq!(floats(&ended(&late).unwrap()[0]), [2.0]);
+        }
+        let mut stranger = named("", &[1.0]);
+        stranger.process_set = ProcessSetId::new(9);
+        let refused = work(job, vec![stranger], DEADLINE).try_recv().unwrap();
+        assert!(matches!(refused, Err(Error::Argument(_))));
+    });
+}
+
 fn refusals_come_the_same_way(wire: Wire) {
     run(wire, 2, |job| {
         let mut stranger = named("x", &[1.0]);
@@ -121,6 +163,8 @@ over_every_wire!(
     many_at_once_and_groups,
     a_schedule_does_not_keep_what_it_lacks_others_for,
     who_waits_without_a_word_does_not_wait_for_the_timeout_of_a_schedule,
+    callers_that_work_themselves,
+    callers_that_give_up_working_are_still_told,
     refusals_come_the_same_way,
     the_end_of_the_engine_ends_them,
 );

@@ -144,7 +144,7 @@ pub(super) struct FutureArguments {
 }
 
 /// A function of [`Api`] that takes its arguments as a structure.
-pub(super) type Function<Arguments> = unsafe extern "C" fn(*mut Arguments) -> *mut XlaError;
+pub(super) type ApiFunction<Arguments> = unsafe extern "C" fn(*mut Arguments) -> *mut XlaError;
 
 /// `XLA_FFI_Api`, up to the last function that is used.
 #[repr(C)]
@@ -152,10 +152,10 @@ pub(super) struct Api {
     pub(super) header: Header,
     pub(super) version: ApiVersion,
     pub(super) internal: *const c_void,
-    pub(super) create_error: Function<CreateError>,
+    pub(super) create_error: ApiFunction<CreateError>,
     /// Messages, registration, streams, types, state, memory, threads.
     pub(super) unused: [*const c_void; 12],
-    pub(super) create_future: Function<FutureArguments>,
-    pub(super) set_available: Function<FutureArguments>,
-    pub(super) set_error: Function<FutureArguments>,
+    pub(super) create_future: ApiFunction<FutureArguments>,
+    pub(super) set_available: ApiFunction<FutureArguments>,
+    pub(super) set_error: ApiFunction<FutureArguments>,
 }

@@ -25,7 +25,6 @@ MATRIX=(
     "mxnet-1.8 3.11 mxnet==1.8.0.post0 numpy==1.23.5 sockeye==2.3.24 mpi4py"
     "mxnet-1.9 3.11 mxnet==1.9.1 numpy==1.23.5 mpi4py"
     "mxnet-2.0 3.11 mxnet==2.0.0b1 numpy==1.23.5 mpi4py"
-    "jax-0.4.31 3.11 jax==0.4.31 jaxlib==0.4.31"
     "jax-0.4.38 3.11 jax==0.4.38 jaxlib==0.4.38"
     "jax-0.6 3.11 jax==0.6.2 jaxlib==0.6.2"
     "jax-0.10 3.11 jax==0.10.2 flax optax"

@@ -13,6 +13,9 @@ from frameworks import everyones, values
 
 import horovod.jax as hvd
 
+# What JAX raises for whatever fails in a program; before 0.4.36 it has no name in jax.errors.
+ProgramError = getattr(jax.errors, "JaxRuntimeError", RuntimeError)
+
 # As other frameworks have them; programs that do not ask for them compute with 32 bits.
 jax.config.update("jax_enable_x64", True)
 
@@ -61,4 +64,14 @@ def assert_same(result: Any, expected: Any, tolerance: float = 0.0) -> None:
     np.testing.assert_allclose(array, expected, rtol=tolerance, atol=tolerance)
 
 
-__all__ = ["FLOATS", "MOVED", "REDUCED", "Run", "assert_same", "everyones", "mine", "run"]
+__all__ = [
+    "FLOATS",
+    "MOVED",
+    "REDUCED",
+    "ProgramError",
+    "Run",
+    "assert_same",
+    "everyones",
+    "mine",
+    "run",
+]

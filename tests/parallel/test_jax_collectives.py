@@ -186,8 +186,18 @@ def test_another_compilation_keeps_the_names() -> None:
     assert float(program(jnp.ones(rows))) == expected
 
 
-def test_inlined_programs_have_names_of_their_own() -> None:
-    inner = jax.jit(lambda it: hvd.allreduce(it, op=hvd.Sum), inline=True)
+def test_calls_without_names_get_different_ones() -> None:
+    def inner(array: Any) -> Any:
+        return hvd.allreduce(array, op=hvd.Sum)
+
     text = jax.jit(lambda it: (inner(it), inner(it * 2))).lower(jnp.ones(3)).as_text()
     names = re.findall(r'name = "([^"]+)"', text)
     assert len(set(names)) == 2, names
+
+
+def test_arrays_that_are_constants_of_a_program() -> None:
+    """They are reduced in every run, not once when it is compiled."""
+    array = mine((4,))
+    program = jax.jit(lambda: hvd.allreduce(array, op=hvd.Sum))
+    assert "horovod_collective" in program.lower().as_text()
+    assert_same(program(), everyones((4,)).sum(axis=0))

@@ -11,17 +11,17 @@ from typing import Any
 import jax
 from jax.interpreters import mlir
 
-# Older versions number the stages of a call in another way, and cannot register its target.
-OLDEST = (0, 4, 31)
-TESTED = "0.4.31 to 0.12.0"
+# Older versions drop a collective whose result this rank does not use, and the others wait for it.
+OLDEST = (0, 4, 38)
+TESTED = "0.4.38 to 0.12.0"
 
 
 def _require_version() -> None:
     if jax.__version_info__[:3] < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise ImportError(
-            f"horovod.jax needs JAX {oldest} or newer, whose programs can call functions of other "
-            f"libraries; this is {jax.__version__}, and {TESTED} are tested"
+            f"horovod.jax needs JAX {oldest} or newer, which keeps collectives in programs that do "
+            f"not use their results; this is {jax.__version__}, and {TESTED} are tested"
         )
 
 

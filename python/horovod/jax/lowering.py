@@ -6,6 +6,7 @@ calls of a program in the order in which they were written, on every rank.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,19 @@ class Program:
 def _lower(context: Any, *arrays: Any, collective: Collective) -> list[Any]:
     _refuse_several_devices(context, collective)
     before_leaving(wait_for_programs)
+    if collective.kind not in ("broadcast", "alltoall"):
+        return _call(context, arrays, collective)
+    results = []
+    for place, array in enumerate(arrays):
+        alone = context.replace(
+            avals_in=[context.avals_in[place]], avals_out=[context.avals_out[place]]
+        )
+        results += _call(alone, [array], collective.member(place, len(arrays)))
+    return results
+
+
+def _call(context: Any, arrays: Sequence[Any], collective: Collective) -> list[Any]:
+    """A call of the handler: of one array, or of several that are a group of the engine."""
     program = Program.of(context)
     call = compatibility.ffi_lowering(TARGET, has_side_effect=True)
     with_token = context.replace(

@@ -18,7 +18,6 @@ from horovod.common import collectives
 from horovod.common.collectives import join
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import Average, handle_average_backwards_compatibility
-from horovod.jax import host, shards
 from horovod.jax.collective import Collective, collective
 from horovod.jax.compression import Compression, Compressor
 from horovod.jax.gradients import received_splits
@@ -157,19 +156,4 @@ def _run_tree(it: Collective, tree: Tree) -> Tree:
 
 
 def _run(it: Collective, arrays: list[Any]) -> list[Any]:
-    """Runs a collective: at once if its arrays are there, else in the program they are part of."""
-    if not arrays:
-        return []
-    if any(isinstance(array, core.Tracer) for array in arrays):
-        return _trace(it, arrays)
-    if any(shards.is_spread(array) for array in arrays):
-        return shards.run(it, arrays)
-    return host.run(it, arrays)
-
-
-def _trace(it: Collective, arrays: list[Any]) -> list[Any]:
-    if it.kind in ("broadcast", "alltoall"):
-        members = enumerate(arrays)
-        count = len(arrays)
-        return [bind(it.member(at, count), [array])[0] for at, array in members]
-    return bind(it, arrays)
+    return bind(it, arrays) if arrays else []

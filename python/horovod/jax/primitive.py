@@ -14,7 +14,7 @@ from jax.interpreters import batching, partial_eval
 from jax.numpy import moveaxis
 
 from horovod.common.util import Adasum
-from horovod.jax import compatibility, host, lowering
+from horovod.jax import compatibility, host, lowering, shards
 from horovod.jax.collective import Collective
 
 Array = Any
@@ -30,7 +30,8 @@ def bind(collective: Collective, arrays: Sequence[Array]) -> list[Array]:
 
 @collective_p.def_impl
 def _run(*arrays: Array, collective: Collective) -> list[Array]:
-    return host.run(collective, arrays)
+    spread = any(shards.is_spread(array) for array in arrays)
+    return (shards if spread else host).run(collective, arrays)
 
 
 @collective_p.def_abstract_eval

@@ -13,6 +13,9 @@ use super::future::Future;
 use crate::dtype;
 use crate::error::{Error, Result};
 
+/// A huge page of x86-64, and of aarch64 with pages of 4 KiB.
+const HUGE_PAGE: usize = 2 << 20;
+
 /// A call that has not returned.
 pub(crate) struct Call<'frame> {
     frame: &'frame mut CallFrame,
@@ -167,6 +170,7 @@ impl ArrayBuffer {
 
     /// The place, for the engine to write to. The call must not be over before the operation.
     pub(crate) fn target(&self) -> TensorTarget {
+        advise_huge_pages(self.address, self.bytes);
         // SAFETY: the results of a call are its own until it is over.
         unsafe { TensorTarget::borrowed(self.address, self.bytes) }
     }
@@ -175,10 +179,33 @@ impl ArrayBuffer {
     /// another one, the engine keeps it.
     pub(crate) fn target_if_it_fits(&self) -> TensorTarget {
         let (address, expected) = (self.address, self.bytes);
+        advise_huge_pages(address, expected);
         // SAFETY: as above; the place has as many bytes as were asked for.
         unsafe { TensorTarget::provided(move |bytes| (bytes == expected).then_some(address)) }
     }
 }
+
+/// Asks the kernel for huge pages in the memory of a large result. XLA takes it anew from the kernel
+/// for each run of a program, and to clear it page by page takes longer than to reduce into it.
+#[cfg(target_os = "linux")]
+fn advise_huge_pages(address: usize, bytes: usize) {
+    let first = address.next_multiple_of(HUGE_PAGE);
+    let length = (address + bytes).saturating_sub(first) / HUGE_PAGE * HUGE_PAGE;
+    if length >= HUGE_PAGE {
+        // SAFETY: the pages lie within the result, and the advice changes nothing that can be seen.
+        // If the kernel has no use for it, nothing is lost.
+        unsafe {
+            libc::madvise(
+                std::ptr::with_exposed_provenance_mut(first),
+                length,
+                libc::MADV_HUGEPAGE,
+            )
+        };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge_pages(_address: usize, _bytes: usize) {}
 
 /// # Safety
 /// The list is one of XLA's: arrays as long as its size says, of valid buffers.

@@ -105,7 +105,7 @@ def test_check_build(run, option: str) -> None:
     lines = output.decode().splitlines()
     assert (code, lines[0]) == (0, "Horovod v0.29.0:")
     boxes = [line.strip()[4:] for line in lines if line.startswith("    [")]
-    frameworks = ["TensorFlow", "PyTorch", "MXNet"]
+    frameworks = ["TensorFlow", "PyTorch", "MXNet", "JAX"]
     assert boxes == [*frameworks, "MPI", "Gloo", "NCCL", "DDL", "CCL", "MPI", "Gloo"]
     assert lines.count("    [X] Gloo") == 2
 
